@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The reference evaluator: executes any tensor IR plainly. It is the constant folder, the oracle of `infc verify` and
+ * what passes and kernels are tested against. Independent of lowering: it shares no code with indexed expressions or
+ * generated kernels. Float arithmetic of f16/bf16 rounds after every op; sums accumulate in f64; built with
+ * -ffp-contract=off and own transcendental functions (never libm), so the same bits result on every machine.
+ */
+#ifndef INFC_IR_EVAL_H
+#define INFC_IR_EVAL_H
+
+#include "ir/module.h"
+
+struct ir_tensor {
+    enum dtype dtype;
+    int rank;
+    int64_t dims[IR_MAX_RANK];
+    void *data; /* dense row-major; owned by whoever made it */
+    size_t n_bytes;
+};
+
+/* Runs func with inputs[i] for its arguments; outputs are allocated in `arena`. Symbols are bound from the inputs'
+ * dims; a contract violation or failed check is a diagnostic and false. */
+bool ir_eval_func(struct ir_func *f, const struct ir_tensor *inputs, struct ir_tensor *outputs,
+                  struct arena *arena, struct diag_sink *diag);
+/* One op without regions on constant operands (operands[i].data NULL = left out): used by folding. sym_values binds
+ * symbols (may be NULL when no attribute dim is symbolic). */
+bool ir_eval_op(const struct ir_op *op, struct ir_module *m, const struct ir_tensor *operands,
+                struct ir_tensor *results, const int64_t *sym_values, struct arena *arena,
+                struct diag_sink *diag);
+
+#endif

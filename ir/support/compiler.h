@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The only place for compiler extensions: attributes and checked arithmetic builtins. */
+#ifndef INFC_IR_SUPPORT_COMPILER_H
+#define INFC_IR_SUPPORT_COMPILER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define INFC_PRINTF(fmt_arg, first_arg) __attribute__((format(printf, fmt_arg, first_arg)))
+#define INFC_NORETURN __attribute__((noreturn))
+#define INFC_UNUSED __attribute__((unused))
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Checked arithmetic: true when the exact result fits into *out, else false and *out is unspecified. */
+static inline bool size_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool size_mul(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool i64_add(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool i64_sub(int64_t a, int64_t b, int64_t *out) { return !__builtin_sub_overflow(a, b, out); }
+static inline bool i64_mul(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+
+/* Our own bug: prints where and aborts; the driver turns SIGABRT into a reproducer and exit code 70. */
+INFC_NORETURN void infc_bug(const char *file, int line, const char *what);
+#define INFC_ASSERT(cond) ((cond) ? (void)0 : infc_bug(__FILE__, __LINE__, #cond))
+#define INFC_UNREACHABLE(what) infc_bug(__FILE__, __LINE__, what)
+
+#endif
