@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The build itself: layers, headers, generated pages, installation.
+
+. "$INFC_SRC/tests/lib/t.sh"
+
+t_check layers "$INFC_SRC/tests/layers.sh" "$INFC_SRC"
+t_check headers "$INFC_SRC/tests/headers.sh" "$INFC_SRC"
+t_check generated make -s -C "$INFC_BUILD" check-generated
+
+# Everything an engine is linked from arrives, and nothing is written outside DESTDIR.
+install_goes_to_destdir() {
+    make -s -C "$INFC_BUILD" install DESTDIR="$TMP/dest" PREFIX=/opt/infc || return 1
+    if [ "$(ls "$TMP/dest")" != opt ] || [ "$(ls "$TMP/dest/opt")" != infc ]; then return 1; fi
+    for f in "$INFC_BUILD"/lib/*; do
+        if [ ! -e "$f" ]; then continue; fi
+        cmp "$f" "$TMP/dest/opt/infc/lib/infc/${f##*/}" || return 1
+    done
+    if [ -x "$INFC_BUILD/infc" ]; then cmp "$INFC_BUILD/infc" "$TMP/dest/opt/infc/bin/infc"; fi
+}
+t_check install install_goes_to_destdir
+
+t_end
