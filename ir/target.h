@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What passes and the compiler know about hardware: data and two functions. Targets register in targets/registry.c.
+ */
+#ifndef INFC_IR_TARGET_H
+#define INFC_IR_TARGET_H
+
+#include "ir/loop.h"
+#include "runtime/abi/kernel.h"
+
+/* One instruction level of a target: the same engine may hold several; the runtime chooses one at start. */
+struct target_level {
+    const char *name;     /* "v2", "v3", "v4", "vnni", "amx": the name of --isa */
+    enum infr_isa isa;
+    const char *features; /* LLVM feature string */
+    int vector_bytes;     /* 16, 32, 64 */
+    int n_vector_regs;    /* 16 or 32 */
+    bool has_fma, has_masks, has_vnni, has_bf16, has_amx;
+};
+
+struct target;
+struct target_data;
+
+struct target_object {
+    void *data; /* malloc'd ELF relocatable object */
+    size_t n_bytes;
+    int n_spills_in_loops; /* what the register allocator reported for this kernel */
+};
+
+struct target {
+    const char *name; /* "x86-64" */
+    const char *doc;
+    const struct target_level *levels;
+    int n_levels;
+    /*
+     * Compiles one kernel to one object that defines the global function `symbol` (runtime/abi/kernel.h). Runs
+     * lp_expand_math, lp_vectorize, lp_simplify itself on a private copy or on k (k may be changed). Thread safe for different kernels.
+     */
+    bool (*emit)(const struct target *t, const struct target_level *level, struct lp_kernel *k, const char *symbol,
+                 struct target_object *out, struct diag_sink *diag);
+    /* Kernel as text for --emit=llvm|asm; NULL when the target has no such form. */
+    bool (*emit_text)(const struct target *t, const struct target_level *level, struct lp_kernel *k,
+                      const char *symbol, const char *form, struct strbuf *out, struct diag_sink *diag);
+    /*
+     * Object with the engine's data: constant bytes and tables of kernel addresses, as global symbols.
+     */
+    bool (*emit_data)(const struct target *t, const struct target_data *data, int n, struct target_object *out,
+                      struct diag_sink *diag);
+};
+
+/* A read-only global: raw bytes, or (when symbols is not NULL) n_symbols addresses (NULL entry = null pointer). */
+struct target_data {
+    const char *name;
+    const void *bytes;
+    size_t n_bytes;
+    const char *const *symbols;
+    size_t n_symbols;
+    int align_bytes;
+};
+
+const struct target *target_find(const char *name); /* NULL when unknown */
+const struct target *target_at(int i);              /* NULL past the end */
+const struct target_level *target_level_find(const struct target *t, const char *name);
+
+#endif
