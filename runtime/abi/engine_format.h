@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The engine file's plan, as the compiler writes it and the runtime reads it in place.
+ *
+ * An engine is an ELF executable with three things of ours:
+ *   infr_plan            one read-only blob: the structures below; every reference is an offset from its start
+ *   infr_kernel_table    addresses: entry kernel * INFR_ISA_COUNT + isa; NULL where a level has no code
+ *   weights              a PT_LOAD segment, 2 MiB aligned, at INFR_WEIGHTS_VADDR or above, found through AT_PHDR
+ *
+ * Little endian. Tables carry their stride, so that a later minor version may append fields to a row; a reader takes
+ * the fields it knows. A major version differs when an old reader would go wrong. The runtime validates every index, offset
+ * and count before it uses them: an engine file may be damaged.
+ */
+#ifndef INFC_RUNTIME_ABI_ENGINE_FORMAT_H
+#define INFC_RUNTIME_ABI_ENGINE_FORMAT_H
+
+#include <stdint.h>
+
+#include "runtime/abi/dtype.h"
+#include "runtime/abi/kernel.h"
+
+#define INFR_MAGIC 0x474E4543464E49AAull /* bytes AA 'I' 'N' 'F' 'C' 'E' 'N' 'G' */
+#define INFR_VERSION_MAJOR 1
+#define INFR_VERSION_MINOR 0
+#define INFR_WEIGHTS_VADDR 0x1000000000ull
+#define INFR_WEIGHTS_ALIGN 0x200000ull
+#define INFR_NONE UINT32_MAX /* "no index" */
+#define INFR_MAX_RANK 12
+
+struct infr_table {
+    uint32_t offset, count, stride;
+};
+
+/* Strings: offset of a NUL-terminated UTF-8 string in the blob; 0 = none. */
+typedef uint32_t infr_str;
+
+/*
+ * Dim program: value i is computed by row i from earlier rows. Every dim elsewhere is a row number. Floor semantics;
+ * division by zero or overflow makes the call fail with a status.
+ */
+enum infr_dim_op { INFR_DIM_CONST, INFR_DIM_SYM, INFR_DIM_ADD, INFR_DIM_MUL, INFR_DIM_FLOORDIV, INFR_DIM_MOD, INFR_DIM_MIN, INFR_DIM_MAX };
+
+struct infr_dim {
+    uint32_t op, a, b, pad; /* SYM: a = symbol number */
+    int64_t imm;            /* CONST */
+};
+
+/* A symbol is bound by axis bind_axis of input bind_input (an axis whose dim is that symbol alone). */
+struct infr_symbol {
+    infr_str name;
+    uint32_t bind_input, bind_axis, pad;
+    int64_t lo, hi; /* inclusive */
+};
+
+/* Inputs and outputs. dims: rank row numbers of the dim program, from index dims of the u32 pool. */
+struct infr_io {
+    infr_str name;
+    uint32_t dtype, rank, dims;
+    uint32_t buf;      /* its buffer */
+    uint32_t optional; /* 1: may be left out; default_const then holds */
+    uint64_t default_offset, default_bytes; /* in the weights */
+};
+
+struct infr_check {
+    uint32_t a, b; /* dim rows: a == b, or a <= b when is_le */
+    uint32_t is_le;
+    infr_str message;
+};
+
+enum infr_buf_kind { INFR_BUF_INPUT, INFR_BUF_OUTPUT, INFR_BUF_CONST, INFR_BUF_ARENA };
+
+struct infr_buf {
+    uint32_t kind, dtype;
+    uint32_t bytes;        /* dim row: size */
+    uint32_t io;           /* INPUT, OUTPUT: its number */
+    uint64_t const_offset; /* CONST: offset in the weights */
+    uint64_t const_bytes;
+    /* ARENA: alive from position `first` to `last` (inclusive) of the walk over all steps in program order */
+    uint32_t first, last;
+};
+
+/* A launch argument: a buffer, plus a byte offset given by a dim row (INFR_NONE = 0). */
+struct infr_arg {
+    uint32_t buf, offset;
+};
+
+struct infr_launch {
+    uint32_t kernel;
+    uint32_t args, n_args;  /* in the args table */
+    uint32_t dims, n_dims;  /* in the u32 pool: dim rows, the kernel's dim parameters */
+    uint32_t slices[INFR_ISA_COUNT]; /* dim rows */
+    uint32_t claim;         /* slices a worker claims at a time; 0 = contiguous shares */
+    uint32_t barrier;       /* 1: all workers meet before this launch */
+    infr_str name, loc, schedule;
+    uint32_t flops, bytes;  /* dim rows for profiles, or INFR_NONE */
+};
+
+enum infr_step_kind { INFR_STEP_LAUNCH, INFR_STEP_IF };
+
+/* LAUNCH: a = launch. IF: a = buffer holding the bool, b = block if true, c = block if false. */
+struct infr_step {
+    uint32_t kind, a, b, c;
+};
+
+struct infr_block {
+    uint32_t first, count; /* in the steps table */
+};
+
+/*
+ * A golden vector: inputs are made by runtime/abi/random.h from `seed` at the symbol values given, outputs were computed by
+ * the compiler's evaluator. For each output: elements at positions 0, step, 2*step, ... as f64.
+ */
+struct infr_golden {
+    uint64_t seed;
+    uint32_t symbols; /* in the i64 pool: one value a symbol */
+    uint32_t outputs; /* first row in golden_outputs, one an output */
+    double tolerance; /* on max|d| / max(std, 1e-3 * max|ref|) */
+};
+
+struct infr_golden_output {
+    uint64_t elems;  /* of the whole output */
+    uint64_t step;
+    uint32_t values, n_values; /* in the f64 pool */
+    double scale;    /* max(std, 1e-3 * max|ref|) over the whole output */
+};
+
+struct infr_kernel {
+    infr_str symbol;
+    uint32_t isa_mask;    /* levels that have code */
+    uint32_t scratch_bytes;
+    uint32_t pad;
+    uint64_t hash;        /* of the canonical loop IR of the highest level */
+};
+
+struct infr_header {
+    uint64_t magic;
+    uint32_t header_bytes;
+    uint16_t major, minor;
+    uint64_t blob_bytes;
+    uint64_t weights_bytes; /* of the segment */
+    uint64_t weights_hash;  /* of all its bytes (xxh64), for selftest */
+    infr_str model_name, compiler_version, manifest; /* manifest: JSON text */
+    uint32_t isa_mask;      /* levels of this engine */
+    struct infr_table dims, symbols, inputs, outputs, checks, bufs, args, launches, steps, blocks, kernels;
+    struct infr_table goldens, golden_outputs, pool_u32, pool_i64, pool_f64;
+    uint32_t entry_block;
+    uint32_t pad;
+};
+
+/* Symbols that the compiler's data object defines. */
+#define INFR_SYM_PLAN "infr_plan"
+#define INFR_SYM_PLAN_BYTES "infr_plan_bytes"
+#define INFR_SYM_KERNELS "infr_kernel_table"
+
+#endif
