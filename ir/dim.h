@@ -23,12 +23,12 @@ enum dim_kind { DIM_CONST, DIM_SYM, DIM_POLY, DIM_FLOORDIV, DIM_MOD, DIM_MIN, DI
 struct dim_term {
     int64_t coeff;             /* never 0 */
     int n_atoms;               /* 0 for the constant term, which comes last */
-    const struct dim **atoms;  /* sorted by id; repeated for powers; none is CONST or POLY */
+    const struct dim **atoms;  /* sorted by structure; repeated for powers; none is CONST or POLY */
 };
 
 struct dim {
     enum dim_kind kind;
-    uint32_t id; /* creation order: the total order of the canonical form */
+    uint32_t id; /* creation order; orders symbols in the canonical form */
     int64_t lo, hi; /* range, inclusive */
     int64_t value;      /* CONST */
     const char *name;   /* SYM */
@@ -43,6 +43,8 @@ struct dim_ctx *dim_ctx_create(void);
 void dim_ctx_destroy(struct dim_ctx *ctx);
 
 const struct dim *dim_const(struct dim_ctx *ctx, int64_t value);
+/* The poison of overflows and of exceeded size limits; every operation on it gives it again. */
+const struct dim *dim_overflow(struct dim_ctx *ctx);
 /* The symbol of that name; made with the range [lo, hi] when new, else the range is intersected. */
 const struct dim *dim_sym(struct dim_ctx *ctx, const char *name, int64_t lo, int64_t hi);
 const struct dim *dim_find_sym(struct dim_ctx *ctx, const char *name); /* NULL when absent */
