@@ -18,8 +18,6 @@ runtime/     : runtime/
 ir/          : ir/ runtime/abi/
 passes/      : passes/ ir/ runtime/abi/
 targets/     : targets/ ir/ runtime/abi/ config.h
-targets/cpu/ : targets/cpu/ targets/target.h ir/ runtime/abi/ config.h
-targets/cuda/: targets/cuda/ targets/target.h ir/ runtime/abi/ config.h
 compiler/    : compiler/ passes/ targets/ ir/ runtime/abi/ config.h
 '
 # library header pattern : the folders or files that may include it
@@ -35,10 +33,12 @@ utf8proc.h           : compiler/
 cuda.h               : runtime/device_cuda.c
 '
 
-# The compiler reaches targets by name through the registry, never through a target's own header.
+# The compiler reaches targets by name through the registry, never through a target's own header, and
+# targets know nothing of each other.
 forbidden='compiler/ targets/cpu/
 compiler/ targets/cuda/
-compiler/ targets/cuda_'
+targets/cpu/ targets/cuda/
+targets/cuda/ targets/cpu/'
 
 list=$(find runtime ir passes targets compiler -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' \) \
     2>/dev/null | LC_ALL=C sort)

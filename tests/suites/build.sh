@@ -5,6 +5,30 @@
 . "$INFC_SRC/tests/lib/t.sh"
 
 t_check layers "$INFC_SRC/tests/layers.sh" "$INFC_SRC"
+
+# The check itself must see what it is for: each line below is one wrong include.
+layers_finds_wrong_includes() {
+    mkdir -p wrong
+    while read -r file header; do
+        mkdir -p "wrong/${file%/*}"
+        printf '#include "%s"\n' "$header" >"wrong/$file"
+    done <<END
+ir/a.c passes/pass.h
+passes/a.c targets/target.h
+targets/a.c passes/pass.h
+targets/b.c llvm-c/Core.h
+targets/cpu/a.c targets/cuda/emit.h
+compiler/a.c targets/cpu/emit.h
+compiler/b.c protobuf-c/protobuf-c.h
+runtime/a.c ir/op.h
+runtime/abi/a.h runtime/engine.h
+ir/b.c compiler/options.h
+END
+    if "$INFC_SRC/tests/layers.sh" wrong >found; then return 1; fi
+    [ "$(grep -c '^[a-z/]*\.[ch]:1: ' found)" = 10 ]
+}
+t_check layers-finds-wrong-includes layers_finds_wrong_includes
+
 t_check headers "$INFC_SRC/tests/headers.sh" "$INFC_SRC"
 t_check generated make -s -C "$INFC_BUILD" check-generated
 
