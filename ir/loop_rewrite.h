@@ -20,6 +20,8 @@ void lp_splice_before(struct lp_op *at, struct lp_block *from);
 /* Value of an i64 op of two constants; false when it does not fold (overflow, division by 0, other ops). */
 bool lp_fold_int(enum lp_opcode code, int64_t x, int64_t y, int64_t *out);
 
+/* NULL, or what is wrong with one op's operands, attributes and results (not its regions' contents). */
+const char *lp_check_op(const struct lp_kernel *k, const struct lp_op *op);
 /* Shape of a pointwise result; false when a and b do not broadcast. */
 bool lp_broadcast(struct lp_type a, struct lp_type b, struct lp_type *out);
 /* Value of an integer constant of dtype d: wrapped to its width, sign or zero extended. */
