@@ -5,16 +5,29 @@
 #include <string.h>
 
 #include "ir/loop_rewrite.h"
-#include "ir/math_ref.h"
-#include "ir/support/float.h"
+#include "ir/smallfloat.h"
 
 /* ---- representation ---- */
+
+/* The f8 and f4 types take the greatest finite value beyond their range, as casts do by default; f16 and bf16 infinity. */
+static uint64_t narrow_bits(enum dtype d, double v)
+{
+    uint16_t bits = 0;
+    float_encode(d, v, dtype_bits(d) <= 8, &bits);
+    return bits;
+}
+
+static double widen_bits(enum dtype d, uint64_t v)
+{
+    uint16_t bits = (uint16_t)v;
+    return float_decode(d, &bits);
+}
 
 double lp_cell_round(enum dtype d, double v)
 {
     if (d == DT_F64) return v;
     if (d == DT_F32) return (double)(float)v;
-    return float_widen(d, float_narrow(d, v));
+    return widen_bits(d, narrow_bits(d, v));
 }
 
 uint64_t lp_cell_bits(enum dtype d, union lp_cell c)
@@ -30,7 +43,7 @@ uint64_t lp_cell_bits(enum dtype d, union lp_cell c)
         memcpy(&bits, &v, sizeof bits);
         return bits;
     }
-    if (dtype_is_float(d)) return float_narrow(d, c.f);
+    if (dtype_is_float(d)) return narrow_bits(d, c.f);
     unsigned bits = (unsigned)dtype_bytes(d) * 8;
     return bits == 64 ? (uint64_t)c.i : (uint64_t)c.i & (((uint64_t)1 << bits) - 1);
 }
@@ -46,7 +59,7 @@ union lp_cell lp_cell_from_bits(enum dtype d, uint64_t bits)
         memcpy(&v, &low, sizeof v);
         c.f = (double)v;
     } else if (dtype_is_float(d)) {
-        c.f = float_widen(d, (uint16_t)bits);
+        c.f = widen_bits(d, bits);
     } else {
         c.i = lp_wrap_int(d, (int64_t)bits);
     }
@@ -91,22 +104,22 @@ static double math_unary(enum lp_opcode code, double x)
     case LP_OP_CEIL: return ceil(x);
     case LP_OP_ROUND: return nearbyint(x);
     case LP_OP_SQRT: return sqrt(x);
-    case LP_OP_EXP: return ref_exp(x);
-    case LP_OP_LOG: return ref_log(x);
-    case LP_OP_SIN: return ref_sin(x);
-    case LP_OP_COS: return ref_cos(x);
-    case LP_OP_TAN: return ref_tan(x);
-    case LP_OP_ASIN: return ref_asin(x);
-    case LP_OP_ACOS: return ref_acos(x);
-    case LP_OP_ATAN: return ref_atan(x);
-    case LP_OP_SINH: return ref_sinh(x);
-    case LP_OP_COSH: return ref_cosh(x);
-    case LP_OP_TANH: return ref_tanh(x);
-    case LP_OP_ASINH: return ref_asinh(x);
-    case LP_OP_ACOSH: return ref_acosh(x);
-    case LP_OP_ATANH: return ref_atanh(x);
-    case LP_OP_ERF: return ref_erf(x);
-    case LP_OP_SIGMOID: return ref_sigmoid(x);
+    case LP_OP_EXP: return exp(x);
+    case LP_OP_LOG: return log(x);
+    case LP_OP_SIN: return sin(x);
+    case LP_OP_COS: return cos(x);
+    case LP_OP_TAN: return tan(x);
+    case LP_OP_ASIN: return asin(x);
+    case LP_OP_ACOS: return acos(x);
+    case LP_OP_ATAN: return atan(x);
+    case LP_OP_SINH: return sinh(x);
+    case LP_OP_COSH: return cosh(x);
+    case LP_OP_TANH: return tanh(x);
+    case LP_OP_ASINH: return asinh(x);
+    case LP_OP_ACOSH: return acosh(x);
+    case LP_OP_ATANH: return atanh(x);
+    case LP_OP_ERF: return erf(x);
+    case LP_OP_SIGMOID: return 1 / (1 + exp(-x));
     default: INFC_UNREACHABLE("not a pointwise op of one operand");
     }
 }
@@ -146,7 +159,7 @@ static union lp_cell float_binary(enum lp_opcode code, enum dtype d, double x, d
     case LP_OP_DIV: return of_float(d, x / y);
     case LP_OP_REM: return of_float(d, fmod(x, y));
     case LP_OP_MOD: return of_float(d, float_mod(x, y));
-    case LP_OP_POW: return of_float(d, ref_pow(x, y));
+    case LP_OP_POW: return of_float(d, pow(x, y));
     case LP_OP_MIN: return (union lp_cell){.f = nan ? (double)NAN : x < y || (x == y && signbit(x)) ? x : y};
     case LP_OP_MAX: return (union lp_cell){.f = nan ? (double)NAN : x > y || (x == y && !signbit(x)) ? x : y};
     case LP_OP_EQ: return (union lp_cell){.i = x == y};

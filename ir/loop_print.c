@@ -211,7 +211,7 @@ static void put_type(struct printer *p, struct lp_type t)
     if (t.rows != 1 || t.cols != 1) strbuf_printf(p->out, "<%dx%d>", t.rows, t.cols);
 }
 
-static void put_float(struct printer *p, double v)
+static void put_float(struct printer *p, enum dtype d, double v)
 {
     char text[40];
     if (v != v || isinf(v)) {
@@ -222,7 +222,8 @@ static void put_float(struct printer *p, double v)
     static const int digits[] = {6, 9, 17};
     for (size_t i = 0; i < ARRAY_LEN(digits); i++) {
         snprintf(text, sizeof text, "%.*g", digits[i], v);
-        if (strtod(text, NULL) == v) break;
+        double back = strtod(text, NULL);
+        if ((d == DT_F64 ? back : (double)(float)back) == v) break;
     }
     strbuf_puts(p->out, text);
 }
@@ -304,7 +305,7 @@ static void put_operands(struct printer *p, const struct lp_op *op)
     switch (op->code) {
     case LP_OP_CONST:
         strbuf_putc(p->out, ' ');
-        if (dtype_is_float(op->results[0]->type.dtype)) put_float(p, op->fimm);
+        if (dtype_is_float(op->results[0]->type.dtype)) put_float(p, op->results[0]->type.dtype, op->fimm);
         else strbuf_printf(p->out, "%lld", (long long)op->imm);
         return;
     case LP_OP_DIM: strbuf_printf(p->out, " #%d", op->index); return;
