@@ -18,10 +18,13 @@ struct ir_tensor {
     size_t n_bytes;
 };
 
-/* Runs func with inputs[i] for its arguments; outputs are allocated in `arena`. Symbols are bound from the inputs'
+/* Runs func with inputs[i] for its arguments (data NULL: an optional input left out); outputs are allocated in `arena`. Symbols are bound from the inputs'
  * dims; a contract violation or failed check is a diagnostic and false. */
 bool ir_eval_func(struct ir_func *f, const struct ir_tensor *inputs, struct ir_tensor *outputs,
                   struct arena *arena, struct diag_sink *diag);
+/* The same on up to n_threads threads; the bits of the results do not depend on their number. */
+bool ir_eval_func_threads(struct ir_func *f, const struct ir_tensor *inputs, struct ir_tensor *outputs,
+                          struct arena *arena, struct diag_sink *diag, int n_threads);
 /* One op without regions on constant operands (operands[i].data NULL = left out): used by folding. sym_values binds
  * symbols (may be NULL when no attribute dim is symbolic). */
 bool ir_eval_op(const struct ir_op *op, struct ir_module *m, const struct ir_tensor *operands,

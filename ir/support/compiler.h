@@ -19,6 +19,9 @@ static inline bool i64_add(int64_t a, int64_t b, int64_t *out) { return !__built
 static inline bool i64_sub(int64_t a, int64_t b, int64_t *out) { return !__builtin_sub_overflow(a, b, out); }
 static inline bool i64_mul(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
 
+/* Two doubles added or multiplied at once; element by element the same bits as one by one. */
+typedef double f64x2 __attribute__((vector_size(16)));
+
 /* Our own bug: prints where and aborts; the driver turns SIGABRT into a reproducer and exit code 70. */
 INFC_NORETURN void infc_bug(const char *file, int line, const char *what);
 #define INFC_ASSERT(cond) ((cond) ? (void)0 : infc_bug(__FILE__, __LINE__, #cond))
