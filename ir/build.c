@@ -25,7 +25,7 @@ struct ir_op *ir_build(struct ir_builder *b, enum ir_opcode code, int n_operands
     }
     struct ir_op *op = ir_op_create(b->m, code, n_operands, operands, n_results, b->loc);
     for (int i = 0; i < n_attrs; i++) ir_op_set_attr(b->m, op, attrs[i]);
-    if (info->infer && !info->infer(b->m, op)) {
+    if (!info->infer(b->m, op)) {
         ir_op_erase(op); /* off its operands' use lists */
         return NULL;
     }

@@ -4,9 +4,19 @@
 
 #include <string.h>
 
+#include "ir/infer.h"
+
+#define OP(ID, name, min_operands, max_operands, n_results, traits, infer, doc) \
+    static bool run_infer_##ID(struct ir_module *m, struct ir_op *op)           \
+    {                                                                           \
+        return infer_check(m, op) && infer_##infer(m, op);                      \
+    }
+#include "ir/ops.def"
+#undef OP
+
 static const struct ir_op_info table[] = {
 #define OP(ID, name, min_operands, max_operands, n_results, traits, infer, doc) \
-    {#name, min_operands, max_operands, n_results, traits, doc, NULL},
+    {#name, min_operands, max_operands, n_results, traits, doc, run_infer_##ID},
 #include "ir/ops.def"
 #undef OP
 };
