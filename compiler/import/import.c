@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/import/import.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "compiler/import/onnx_int.h"
+#include "compiler/import/wire.h"
+#include "ir/text.h"
+
+static bool looks_like_text(const uint8_t *p, size_t n)
+{
+    if (n > 256) n = 256;
+    for (size_t i = 0; i < n; i++)
+        if (!isprint(p[i]) && !isspace(p[i])) return false;
+    return n > 0;
+}
+
+struct ir_module *import_model(const char *path, const struct import_options *options, struct diag_sink *diag)
+{
+    struct onnx_file *f = onnx_map_file(path, path, DIAG_FILE_READ, diag);
+    if (!f) return NULL;
+    bool onnx = wire_looks_like_model(f->data, f->len), text = !onnx && looks_like_text(f->data, f->len);
+    bool gguf = f->len >= 4 && !memcmp(f->data, "GGUF", 4);
+    struct ir_module *m = NULL;
+    if (gguf) diag_report(diag, DIAG_FORMAT_UNKNOWN, path, "GGUF files are not supported yet");
+    else if (text) m = ir_parse_module((const char *)f->data, f->len, path, NULL, 0, diag);
+    else if (!onnx) diag_report(diag, DIAG_FORMAT_UNKNOWN, path, f->len ? "not an ONNX model and not text IR" : "the file is empty");
+    onnx_unmap_file(f);
+    return onnx ? import_onnx(path, options, diag) : m;
+}

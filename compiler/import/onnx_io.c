@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The model: unpacking, inputs with their symbolic dims and --shape overrides, outputs, metadata. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/import/onnx_int.h"
+#include "compiler/import/wire.h"
+
+/* ---- protobuf-c behind a budget ---- */
+
+struct budget {
+    size_t left;
+};
+
+static void *budget_alloc(void *data, size_t n)
+{
+    struct budget *b = data;
+    size_t cost = n + 16;
+    if (cost < n || cost > b->left) return NULL;
+    b->left -= cost;
+    return malloc(n);
+}
+
+static void budget_free(void *data, void *p)
+{
+    (void)data;
+    free(p);
+}
+
+static Onnx__Model *unpack(const struct wire_skeleton *s, const char *loc, struct diag_sink *diag)
+{
+    /* Frees are not credited: protobuf-c frees only its scan tables, whose size is that of the skeleton. */
+    struct budget budget = {2 * (s->records * WIRE_RECORD_BYTES + WIRE_SLACK_BYTES) + 16 * s->bytes.len};
+    ProtobufCAllocator alloc = {budget_alloc, budget_free, &budget};
+    Onnx__Model *m = onnx__model__unpack(&alloc, s->bytes.len, (const uint8_t *)strbuf_get(&s->bytes));
+    if (!m) diag_report(diag, DIAG_ONNX_CORRUPT, loc, "the file's messages cannot be read");
+    return m;
+}
+
+static void release(Onnx__Model *m)
+{
+    struct budget budget = {0};
+    ProtobufCAllocator alloc = {budget_alloc, budget_free, &budget};
+    if (m) onnx__model__free_unpacked(m, &alloc);
+}
+
+/* ---- dims ---- */
+
+/* An identifier that no other name in the file got. */
+static const char *identifier(struct imp *im, const char *name)
+{
+    struct strbuf s = {0};
+    for (const char *p = name; *p && s.len < 60; p++)
+        strbuf_putc(&s, isalnum((unsigned char)*p) || *p == '_' ? *p : '_');
+    if (!s.len || isdigit((unsigned char)s.data[0])) {
+        struct strbuf t = {0};
+        strbuf_printf(&t, "d_%s", strbuf_get(&s));
+        strbuf_deinit(&s);
+        s = t;
+    }
+    static const char *const reserved[] = {"floordiv", "mod", "min", "max", "overflow"};
+    for (size_t i = 0; i < ARRAY_LEN(reserved); i++)
+        if (!strcmp(strbuf_get(&s), reserved[i])) strbuf_puts(&s, "_");
+    size_t base = s.len;
+    for (int k = 2; dim_find_sym(im->m->dims, strbuf_get(&s)); k++) {
+        s.len = base;
+        strbuf_printf(&s, "_%d", k);
+    }
+    const char *out = arena_strdup(&im->m->arena, strbuf_get(&s));
+    strbuf_deinit(&s);
+    return out;
+}
+
+static const struct dim *number_or_symbol(struct imp *im, const char *text, size_t len)
+{
+    char *word = arena_strndup(&im->m->arena, text, len), *end;
+    while (isspace((unsigned char)*word)) word++;
+    if (isdigit((unsigned char)*word)) {
+        unsigned long long v = strtoull(word, &end, 10);
+        while (isspace((unsigned char)*end)) end++;
+        return *end || v > (unsigned long long)INT64_MAX / 2 ? NULL : dim_const(im->m->dims, (int64_t)v);
+    }
+    for (const char *p = word; *p; p++)
+        if (!isalnum((unsigned char)*p) && *p != '_') return NULL;
+    return *word ? dim_sym(im->m->dims, word, 1, DIM_INF) : NULL;
+}
+
+static const struct dim *named_dim(struct imp *im, const char *param)
+{
+    const struct dim *d = map_finds(&im->dim_params, param);
+    if (d) return d;
+    const char *text = map_finds(&im->overrides, param);
+    if (text && !strchr(text, ',')) d = number_or_symbol(im, text, strlen(text));
+    if (!d) d = dim_sym(im->m->dims, identifier(im, param), 1, DIM_INF);
+    map_puts(&im->dim_params, param, (void *)(uintptr_t)d);
+    return d;
+}
+
+static const struct dim *input_dim(struct imp *im, const char *input, const Onnx__Dim *p, size_t axis, const char *loc)
+{
+    if (p->has_dim_value) {
+        if (p->dim_value >= 0) return dim_const(im->m->dims, p->dim_value);
+        if (p->dim_value != -1) {
+            diag_report(im->diag, DIAG_ONNX_GRAPH, loc, "input '%s' has the dim %lld", input, (long long)p->dim_value);
+            return NULL;
+        }
+    }
+    if (p->dim_param && *p->dim_param) return named_dim(im, p->dim_param);
+    return dim_sym(im->m->dims, identifier(im, arena_printf(&im->m->arena, "%s_d%zu", input, axis)), 1, DIM_INF);
+}
+
+/* Replaces dims by those of --shape=NAME:DIMS. */
+static bool override_dims(struct imp *im, const char *input, const char *text, int rank, const struct dim **dims,
+                          bool has_shape, int *out_rank)
+{
+    int count = 0;
+    for (const char *p = text; p; count++) {
+        const char *end = strchr(p, ',');
+        const struct dim *d = number_or_symbol(im, p, end ? (size_t)(end - p) : strlen(p));
+        if (!d || count == IR_MAX_RANK)
+            return diag_report(im->diag, DIAG_OPTION, "--shape", "'%s:%s' is not a list of dims", input, text);
+        if (has_shape && count < rank && dim_known_ne(im->m->dims, d, dims[count]))
+            return diag_report(im->diag, DIAG_OPTION, "--shape", "dim %d of input '%s' is fixed in the model", count, input);
+        dims[count] = d;
+        p = end ? end + 1 : NULL;
+    }
+    if (has_shape && count != rank)
+        return diag_report(im->diag, DIAG_OPTION, "--shape", "input '%s' has %d dims, not %d", input, rank, count);
+    *out_rank = count;
+    return true;
+}
+
+/* The type of a graph input; false after a diagnostic. */
+static bool input_type(struct imp *im, const Onnx__ValueInfo *p, const char *loc, struct ir_type *out)
+{
+    const Onnx__Type *t = p->type;
+    if (!t || !t->tensor_type) {
+        const char *what = !t ? "nothing known" : t->sequence_type ? "a sequence" : t->optional_type ? "an optional value"
+                           : t->map_type ? "a map" : "no dense tensor";
+        return diag_report_remedy(im->diag, DIAG_ONNX_OP, loc, "only tensors are supported as inputs",
+                                  "input '%s' is %s", p->name, what);
+    }
+    enum dtype dtype = onnx_dtype(im->diag, t->tensor_type->elem_type, loc,
+                                  arena_printf(&im->m->arena, "input '%s'", p->name));
+    if (dtype == DT_NONE) return false;
+    const Onnx__Shape *shape = t->tensor_type->shape;
+    const char *text = map_finds(&im->overrides, p->name);
+    int rank = shape ? (int)shape->n_dim : 0;
+    if (shape && shape->n_dim > IR_MAX_RANK)
+        return diag_report(im->diag, DIAG_ONNX_LIMIT, loc, "input '%s' has more than %d dims", p->name, IR_MAX_RANK);
+    if (!shape && !text)
+        return diag_report_remedy(im->diag, DIAG_ONNX_DYNAMIC, loc, "give its shape with --shape=NAME:DIMS",
+                                  "input '%s' has no shape", p->name);
+    const struct dim *dims[IR_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        if (!(dims[i] = input_dim(im, p->name, shape->dim[i], (size_t)i, loc))) return false;
+    if (text && !override_dims(im, p->name, text, rank, dims, shape != NULL, &rank)) return false;
+    *out = ir_type_make(im->m, dtype, rank, dims);
+    return true;
+}
+
+static bool read_overrides(struct imp *im)
+{
+    bool ok = true;
+    for (int i = 0; im->options && i < im->options->n_shapes; i++) {
+        const char *s = im->options->shapes[i], *colon = strrchr(s, ':');
+        if (!colon || colon == s)
+            ok = diag_report(im->diag, DIAG_OPTION, "--shape", "'%s' is not NAME:DIMS", s);
+        else
+            map_put(&im->overrides, s, (size_t)(colon - s), arena_strdup(&im->m->arena, colon + 1));
+    }
+    return ok;
+}
+
+static bool check_overrides(struct imp *im, const Onnx__Graph *graph)
+{
+    bool ok = true;
+    for (size_t i = 0; i < im->overrides.n; i++) {
+        const char *name = im->overrides.entries[i].key;
+        bool found = map_finds(&im->dim_params, name) != NULL;
+        for (size_t j = 0; j < graph->n_input && !found; j++)
+            found = graph->input[j]->name && !strcmp(graph->input[j]->name, name);
+        if (!found)
+            ok = diag_report(im->diag, DIAG_OPTION, "--shape", "the model has no input and no symbolic dim named '%s'", name);
+    }
+    return ok;
+}
+
+/*
+ * Inputs become arguments. An initialiser of the same name is the default of an input that may be left out; before IR
+ * version 4 initialisers had to be listed as inputs, so that there they are plain constants.
+ */
+static bool import_inputs(struct onnx_graph *g, const Onnx__Graph *graph, struct ir_func *f, struct map *overridable)
+{
+    struct imp *im = g->im;
+    bool ok = true, old = im->model->ir_version < 4;
+    struct map defaults;
+    map_init(&defaults, &im->m->arena);
+    for (size_t i = 0; i < graph->n_initializer; i++)
+        if (graph->initializer[i]->name) map_puts(&defaults, graph->initializer[i]->name, graph->initializer[i]);
+    for (size_t i = 0; i < graph->n_input; i++) {
+        const Onnx__ValueInfo *p = graph->input[i];
+        const char *loc = arena_printf(&im->m->arena, "%s%s", g->prefix, p->name ? p->name : "");
+        struct ir_type type;
+        if (!p->name || !*p->name) {
+            ok = diag_report(im->diag, DIAG_ONNX_GRAPH, loc, "an input without a name");
+            continue;
+        }
+        const Onnx__Tensor *init = map_finds(&defaults, p->name);
+        if (init && old) continue;
+        struct ir_value *v = NULL;
+        if (input_type(im, p, loc, &type)) {
+            v = ir_func_add_input(f, arena_strdup(&im->m->arena, p->name), type);
+            known_visit(im, v);
+        }
+        if (v && init) {
+            map_puts(overridable, p->name, v);
+            struct ir_const *c = onnx_tensor(im, init, loc);
+            f->input_optional[v->index] = true;
+            f->input_default[v->index] = c;
+            if (c && (c->type.dtype != type.dtype || c->type.rank != type.rank))
+                ok = diag_report(im->diag, DIAG_ONNX_GRAPH, loc, "the default of input '%s' has another type", p->name);
+            ok = ok && c;
+        } else if (init) {
+            map_puts(overridable, p->name, &defaults);
+        }
+        ok = onnx_define(g, loc, p->name, v) && v && ok;
+    }
+    return ok;
+}
+
+static bool import_outputs(struct onnx_graph *g, const Onnx__Graph *graph, struct ir_func *f)
+{
+    struct imp *im = g->im;
+    bool ok = true;
+    struct ir_value **values = ARENA_ARRAY(&im->m->arena, struct ir_value *, graph->n_output);
+    const char **names = ARENA_ARRAY(&im->m->arena, const char *, graph->n_output);
+    if (graph->n_output == 0) ok = diag_report(im->diag, DIAG_ONNX_GRAPH, g->prefix, "the model has no outputs");
+    for (size_t i = 0; i < graph->n_output; i++) {
+        const Onnx__ValueInfo *p = graph->output[i];
+        const char *name = p->name ? p->name : "";
+        const struct onnx_name *v = onnx_lookup(g->scope, name);
+        if (!v) ok = diag_report(im->diag, DIAG_ONNX_GRAPH, g->prefix, "nothing defines the output '%s'", name);
+        if (!v || !v->v) {
+            ok = false;
+            continue;
+        }
+        int declared = p->type && p->type->tensor_type ? p->type->tensor_type->elem_type : 0;
+        if (declared && declared != dtype_onnx(v->v->type.dtype))
+            ok = diag_report(im->diag, DIAG_ONNX_GRAPH, g->prefix, "output '%s' is declared %s but computed as %s", name,
+                             dtype_name(dtype_from_onnx(declared)), dtype_name(v->v->type.dtype));
+        values[i] = v->v;
+        names[i] = arena_strdup(&im->m->arena, name);
+    }
+    if (ok) ir_func_set_outputs(f, (int)graph->n_output, values, names);
+    return ok;
+}
+
+static void collect_functions(struct imp *im)
+{
+    for (size_t i = 0; i < im->model->n_functions; i++) {
+        Onnx__Function *fn = im->model->functions[i];
+        if (!fn->name) continue;
+        const char *domain = fn->domain && strcmp(fn->domain, "ai.onnx") ? fn->domain : "";
+        map_puts(&im->functions, arena_printf(&im->m->arena, "%s:%s:%s", domain, fn->name, fn->overload ? fn->overload : ""), fn);
+    }
+}
+
+static void keep_metadata(struct imp *im)
+{
+    struct arena *a = &im->m->arena;
+    for (size_t i = 0; i < im->model->n_metadata_props; i++) {
+        const Onnx__StringPair *p = im->model->metadata_props[i];
+        vec_push(a, &im->m->meta_keys, arena_strdup(a, p->key ? p->key : ""));
+        vec_push(a, &im->m->meta_values, arena_strdup(a, p->value ? p->value : ""));
+    }
+}
+
+static bool import_model_proto(struct imp *im)
+{
+    const char *loc = im->file_name;
+    const Onnx__Graph *graph = im->model->graph;
+    if (!graph) return diag_report(im->diag, DIAG_ONNX_CORRUPT, loc, "the file holds no graph");
+    struct ir_func *f = ir_func_create(im->m, "main");
+    struct ir_builder b = {.m = im->m, .block = f->body};
+    struct onnx_scope scope = {0};
+    map_init(&scope.names, &im->m->arena);
+    struct onnx_graph g = {.im = im, .scope = &scope, .b = &b, .opsets = im->model->opset_import,
+                           .n_opsets = im->model->n_opset_import};
+    g.prefix = arena_printf(&im->m->arena, "%s:/", im->file_name);
+    int opset = onnx_opset(&g, "");
+    if (opset && (opset < 9 || opset > onnx_max_opset("")))
+        return diag_report(im->diag, DIAG_ONNX_OPSET, loc, "the model uses operator set %d; supported are 9 to %d", opset,
+                           onnx_max_opset(""));
+    collect_functions(im);
+    keep_metadata(im);
+    struct map overridable;
+    map_init(&overridable, &im->m->arena);
+    bool ok = read_overrides(im);
+    ok = import_inputs(&g, graph, f, &overridable) && ok;
+    ok = check_overrides(im, graph) && ok;
+    ok = onnx_import_initialisers(&g, graph, &overridable) && ok;
+    ok = onnx_import_nodes(&g, graph->n_node, graph->node) && ok;
+    b.loc = ir_loc_make(im->m, loc);
+    return import_outputs(&g, graph, f) && ok;
+}
+
+static void free_externals(struct imp *im)
+{
+    for (size_t i = 0; i < im->external.n; i++) onnx_unmap_file(im->external.entries[i].value);
+}
+
+/* With file given, it and the external files belong to the module on success, and are gone after a failure. */
+static struct ir_module *import_bytes(const void *data, size_t len, const char *name, const char *path,
+                                      struct onnx_file *file, const struct import_options *options,
+                                      struct diag_sink *diag)
+{
+    const char *slash = strrchr(name, '/');
+    struct imp im = {.diag = diag, .base = data, .len = len, .file_name = slash ? slash + 1 : name, .path = path,
+                     .options = options};
+    struct wire_skeleton skeleton;
+    Onnx__Model *model = NULL;
+    size_t errors = diag->error_count;
+    if (wire_make_skeleton(data, len, im.file_name, diag, &skeleton)) model = unpack(&skeleton, im.file_name, diag);
+    strbuf_deinit(&skeleton.bytes);
+    if (!model) {
+        onnx_unmap_file(file);
+        return NULL;
+    }
+    im.m = ir_module_create(im.file_name, diag);
+    im.file_name = arena_strdup(&im.m->arena, im.file_name);
+    im.model = model;
+    map_init(&im.functions, &im.m->arena);
+    map_init(&im.dim_params, &im.m->arena);
+    map_init(&im.overrides, &im.m->arena);
+    map_init(&im.external, &im.m->arena);
+    bool ok = import_model_proto(&im);
+    release(model);
+    if (ok && diag->error_count == errors) return im.m; /* the mappings stay: constants point into them */
+    if (diag->error_count == errors) diag_report(diag, DIAG_ONNX_GRAPH, im.file_name, "the model cannot be imported");
+    free_externals(&im);
+    ir_module_destroy(im.m);
+    onnx_unmap_file(file);
+    return NULL;
+}
+
+struct ir_module *import_onnx_bytes(const void *data, size_t len, const char *name,
+                                    const struct import_options *options, struct diag_sink *diag)
+{
+    return import_bytes(data, len, name, NULL, NULL, options, diag);
+}
+
+struct ir_module *import_onnx(const char *path, const struct import_options *options, struct diag_sink *diag)
+{
+    struct onnx_file *f = onnx_map_file(path, path, DIAG_FILE_READ, diag);
+    return f ? import_bytes(f->data, f->len, path, path, f, options, diag) : NULL;
+}
