@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#define _XOPEN_SOURCE 700 /* open flags, realpath */
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -67,7 +67,7 @@ bool on_axes(struct onode *n, int input_since, int in, int rank, int *count, int
     if (n->failed) return false;
     if (c > rank) return on_fail(n, DIAG_ONNX_ATTR, "%d axes for rank %d", c, rank);
     for (int i = 0; i < c; i++) {
-        int a;
+        int a = 0;
         if (!on_axis(n, axes[i], rank, false, &a)) return false;
         out[i] = a;
     }

@@ -4,6 +4,8 @@
  * byte each), typed fields whose wire form is not the element's (varints), bools that are not 0 or 1, and tensors
  * of up to a page that are not aligned to their element (copied, so that only large ones are unaligned).
  */
+#define _XOPEN_SOURCE 700 /* open flags, realpath */
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -37,13 +37,13 @@ bool onnx_prelu(struct onode *n)
 }
 
 /* exp(x) - 1 for x <= 0 without cancellation: with u = tanh(x/2) it is 2u / (1 - u). */
-static struct ir_value *expm1(struct onode *n, struct ir_value *x)
+static struct ir_value *exp_less_one(struct onode *n, struct ir_value *x)
 {
     struct ir_value *u = e_un(n, IR_OP_TANH, e_mul(n, x, e_like(n, x, 0.5)));
     return e_div(n, e_mul(n, u, e_like(n, x, 2)), e_sub(n, e_like(n, x, 1), u));
 }
 
-static struct ir_value *below(struct onode *n, struct ir_value *x) { return expm1(n, e_min(n, x, e_like(n, x, 0))); }
+static struct ir_value *below(struct onode *n, struct ir_value *x) { return exp_less_one(n, e_min(n, x, e_like(n, x, 0))); }
 
 static struct ir_value *elu(struct onode *n, struct ir_value *x)
 {
@@ -62,7 +62,7 @@ bool onnx_selu(struct onode *n) { return wide(n, selu); }
 static struct ir_value *celu(struct onode *n, struct ir_value *x)
 {
     struct ir_value *alpha = at_f(n, x, "alpha", 1), *zero = e_like(n, x, 0);
-    struct ir_value *neg = e_mul(n, alpha, expm1(n, e_div(n, e_min(n, x, zero), alpha)));
+    struct ir_value *neg = e_mul(n, alpha, exp_less_one(n, e_div(n, e_min(n, x, zero), alpha)));
     return e_add(n, e_max(n, x, zero), neg);
 }
 bool onnx_celu(struct onode *n) { return wide(n, celu); }

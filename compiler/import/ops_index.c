@@ -84,7 +84,7 @@ bool onnx_slice(struct onode *n)
     struct ir_value *x = on_in(n, 0);
     const struct dim *const *starts, *const *ends;
     int64_t axes[IR_MAX_RANK], steps[IR_MAX_RANK], all_steps[IR_MAX_RANK];
-    int count, rank = rank_of(x);
+    int count = 0, rank = rank_of(x);
     if (!slice_params(n, rank, &starts, &ends, axes, steps, &count)) return false;
     const struct dim *from[IR_MAX_RANK], *size[IR_MAX_RANK];
     for (int i = 0; i < rank; i++) {
@@ -108,7 +108,7 @@ bool onnx_slice(struct onode *n)
 
 static bool pad_amounts(struct onode *n, int rank, const struct dim **lo, const struct dim **hi)
 {
-    int count, n_axes = rank;
+    int count = 0, n_axes = rank;
     const struct dim *const *pads;
     const int64_t *axes = NULL;
     if (n->version >= 11) {
