@@ -25,6 +25,7 @@ struct target_object {
     void *data; /* malloc'd ELF relocatable object */
     size_t n_bytes;
     int n_spills_in_loops; /* what the register allocator reported for this kernel */
+    size_t scratch_bytes;  /* of private memory a worker that the kernel needs (STACK buffers too large for a stack) */
 };
 
 struct target {
