@@ -261,7 +261,9 @@ static LLVMValueRef fmod_row(struct cg *g, enum dtype d, int n, LLVMValueRef a, 
     if (d == DT_F32) {
         LLVMTypeRef dv = cg_vec(g->f64, n);
         LLVMValueRef r = fmod_in_f64(g, n, LLVMBuildFPExt(g->b, a, dv, ""), LLVMBuildFPExt(g->b, b, dv, ""));
-        return LLVMBuildFPTrunc(g->b, r, cg_vec(g->f32, n), "");
+        /* The fence keeps LLVM from rounding f64 to f16 in one step, which is a library call. */
+        r = LLVMBuildFPTrunc(g->b, r, cg_vec(g->f32, n), "");
+        return cg_call(g, "llvm.arithmetic.fence", cg_vec(g->f32, n), &r, 1);
     }
     if (n == 1) return fmod_scalar64(g, a, b);
     LLVMValueRef r = LLVMGetPoison(cg_vec(g->f64, n));

@@ -25,14 +25,16 @@ static const char *rounding_intrinsic(enum lp_opcode op)
     }
 }
 
-/* The sign bit of formats in which flipping or clearing it is the whole operation; else 0. */
+/*
+ * The sign bit of formats in which flipping or clearing it is the whole operation; else 0. (FNUZ has no -0; the
+ * result of an op on f8e5m2 saturates, infinity too.)
+ */
 static int64_t sign_bit(enum dtype d)
 {
     switch (d) {
     case DT_F16:
     case DT_BF16: return 0x8000;
-    case DT_F8E4M3FN:
-    case DT_F8E5M2: return 0x80;
+    case DT_F8E4M3FN: return 0x80;
     case DT_F4E2M1: return 0x8;
     default: return 0;
     }
