@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/loop_rewrite.h"
+#include "ir/math_ref.h"
 #include "ir/smallfloat.h"
 
 /* ---- representation ---- */
@@ -104,22 +105,22 @@ static double math_unary(enum lp_opcode code, double x)
     case LP_OP_CEIL: return ceil(x);
     case LP_OP_ROUND: return nearbyint(x);
     case LP_OP_SQRT: return sqrt(x);
-    case LP_OP_EXP: return exp(x);
-    case LP_OP_LOG: return log(x);
-    case LP_OP_SIN: return sin(x);
-    case LP_OP_COS: return cos(x);
-    case LP_OP_TAN: return tan(x);
-    case LP_OP_ASIN: return asin(x);
-    case LP_OP_ACOS: return acos(x);
-    case LP_OP_ATAN: return atan(x);
-    case LP_OP_SINH: return sinh(x);
-    case LP_OP_COSH: return cosh(x);
-    case LP_OP_TANH: return tanh(x);
-    case LP_OP_ASINH: return asinh(x);
-    case LP_OP_ACOSH: return acosh(x);
-    case LP_OP_ATANH: return atanh(x);
-    case LP_OP_ERF: return erf(x);
-    case LP_OP_SIGMOID: return 1 / (1 + exp(-x));
+    case LP_OP_EXP: return ref_exp(x);
+    case LP_OP_LOG: return ref_log(x);
+    case LP_OP_SIN: return ref_sin(x);
+    case LP_OP_COS: return ref_cos(x);
+    case LP_OP_TAN: return ref_tan(x);
+    case LP_OP_ASIN: return ref_asin(x);
+    case LP_OP_ACOS: return ref_acos(x);
+    case LP_OP_ATAN: return ref_atan(x);
+    case LP_OP_SINH: return ref_sinh(x);
+    case LP_OP_COSH: return ref_cosh(x);
+    case LP_OP_TANH: return ref_tanh(x);
+    case LP_OP_ASINH: return ref_asinh(x);
+    case LP_OP_ACOSH: return ref_acosh(x);
+    case LP_OP_ATANH: return ref_atanh(x);
+    case LP_OP_ERF: return ref_erf(x);
+    case LP_OP_SIGMOID: return ref_sigmoid(x);
     default: INFC_UNREACHABLE("not a pointwise op of one operand");
     }
 }
@@ -159,7 +160,7 @@ static union lp_cell float_binary(enum lp_opcode code, enum dtype d, double x, d
     case LP_OP_DIV: return of_float(d, x / y);
     case LP_OP_REM: return of_float(d, fmod(x, y));
     case LP_OP_MOD: return of_float(d, float_mod(x, y));
-    case LP_OP_POW: return of_float(d, pow(x, y));
+    case LP_OP_POW: return of_float(d, ref_pow(x, y));
     case LP_OP_MIN: return (union lp_cell){.f = nan ? (double)NAN : x < y || (x == y && signbit(x)) ? x : y};
     case LP_OP_MAX: return (union lp_cell){.f = nan ? (double)NAN : x > y || (x == y && !signbit(x)) ? x : y};
     case LP_OP_EQ: return (union lp_cell){.i = x == y};
