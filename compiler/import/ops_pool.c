@@ -68,17 +68,18 @@ bool onnx_maxunpool(struct onode *n)
             dims[i] = dim_sub(n->d, full, dim_add(n->d, w.pads[i - 2], w.pads[w.n + i - 2]));
         }
     }
-    if (on_in(n, 2)) {
-        const struct dim *const *shape = on_dims(n, 2, &c);
-        if (!shape) return false;
-        if (c != rank) return on_fail(n, DIAG_ONNX_INPUT, "MaxUnpool: output_shape has %d entries for rank %d", c, rank);
-        for (int i = 0; i < rank; i++) dims[i] = shape[i];
-    }
     for (int i = 0; i < rank; i++) flat = dim_mul(n->d, flat, dims[i]);
     struct ir_value *zeros = e_broadcast(n, e_like(n, x, 0), 1, &flat);
     struct ir_value *operands[3] = {zeros, e_reshape(n, at, 1, &count), e_reshape(n, x, 1, &count)};
     struct ir_attr a[2] = {ir_a_int("axis", 0), ir_a_string("reduction", "none")};
-    return on_out(n, 0, e_reshape(n, e_op(n, IR_OP_SCATTER_ELEMENTS, 3, operands, 2, a, 1, 0), rank, dims));
+    struct ir_value *y = e_reshape(n, e_op(n, IR_OP_SCATTER_ELEMENTS, 3, operands, 2, a, 1, 0), rank, dims);
+    if (!on_in(n, 2)) return on_out(n, 0, y);
+    const struct dim *const *shape = on_dims(n, 2, &c), *lo[IR_MAX_RANK], *hi[IR_MAX_RANK];
+    if (!shape) return false;
+    if (c != rank) return on_fail(n, DIAG_ONNX_INPUT, "MaxUnpool: output_shape has %d entries for rank %d", c, rank);
+    for (int i = 0; i < rank; i++) lo[i] = dim_const(n->d, 0), hi[i] = dim_sub(n->d, shape[i], dims[i]);
+    struct ir_attr p[3] = {ir_a_dims("lo", rank, lo), ir_a_dims("hi", rank, hi), ir_a_string("mode", "constant")};
+    return on_out(n, 0, e_op1(n, IR_OP_PAD, y, 3, p));
 }
 
 /* x / (bias + alpha/size * sum of squares over `size` neighbouring channels) ^ beta */
