@@ -12,10 +12,34 @@
 
 #include "ir/module.h"
 
+/* A tensor given for an input at build time: dense, one byte an element below 8 bits. */
+struct import_value {
+    const char *name;
+    enum dtype dtype;
+    int rank;
+    int64_t dims[IR_MAX_RANK];
+    const void *data; /* outlives the module */
+    size_t n_bytes;
+};
+
+/* Inputs whose content (not shape) some node needs to be known at build time; see import_options.needs. */
+struct import_needs {
+    struct arena arena;
+    VEC(const char *) inputs;
+};
+
 struct import_options {
     /* "NAME:DIMS", NAME an input or a symbolic dim; DIMS comma separated numbers or symbol names. */
     const char *const *shapes;
     int n_shapes;
+    /* Inputs that become constants: the engine then has no such input. */
+    const struct import_value *values;
+    int n_values;
+    /*
+     * When not NULL, the inputs behind DIAG_ONNX_DYNAMIC diagnostics are added: with values for them the
+     * model can be imported, as far as those nodes go. The caller initialises and frees the arena.
+     */
+    struct import_needs *needs;
 };
 
 /* Recognises the format by content: an ONNX model or text IR. options may be NULL. */

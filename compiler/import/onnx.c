@@ -154,8 +154,6 @@ static bool check_version(struct onode *n, const char *domain)
     if (max && n->version > max)
         return on_fail(n, DIAG_ONNX_OPSET, "operator set %d of '%s' is newer than %d, the newest known", n->version,
                        *domain ? domain : "ai.onnx", max);
-    if (!*domain && n->version < 9)
-        return on_fail(n, DIAG_ONNX_OPSET, "operator set %d is older than 9", n->version);
     return true;
 }
 
@@ -187,7 +185,7 @@ static bool run_handler(struct onode *n)
     n->row = onnx_find_row(domain, op, n->version, &exists);
     if (n->row || exists) {
         if (!check_version(n, domain)) return false;
-        if (!n->row) return on_fail(n, DIAG_ONNX_OPSET, "%s does not exist in operator set %d", op, n->version);
+        if (!n->row) return on_fail(n, DIAG_ONNX_OPSET, "%s as of operator set %d is not supported", op, n->version);
         return check_counts(n) && n->row->handler(n) && !n->failed && at_check_all_used(n);
     }
     struct strbuf s = {0};

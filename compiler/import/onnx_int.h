@@ -183,6 +183,8 @@ const int64_t *on_ints(struct onode *n, int i, int *count);
 bool on_const_float(struct onode *n, int i, double *out);
 bool on_rank(struct onode *n, struct ir_value *v, int lo, int hi, const char *what);
 bool on_int_type(struct onode *n, struct ir_value *v, const char *what);
+/* DIAG_ONNX_DYNAMIC about input i, which `what`; notes the model's inputs behind it. Always false. */
+bool on_dynamic(struct onode *n, int i, const char *what);
 void *on_alloc(struct onode *n, size_t count, size_t bytes);
 
 /* Short forms for building. NULL in, NULL out. */

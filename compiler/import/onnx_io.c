@@ -187,6 +187,31 @@ static bool check_overrides(struct imp *im, const Onnx__Graph *graph)
     return ok;
 }
 
+/* A value given at build time stands for an input: checked against the declared type. */
+static struct ir_value *fixed_input(struct onnx_graph *g, const struct import_value *v, const struct ir_type *type, const char *loc)
+{
+    struct imp *im = g->im;
+    size_t bytes = dtype_bytes(v->dtype);
+    bool fits = v->dtype == type->dtype && v->rank == type->rank;
+    for (int i = 0; i < v->rank && fits; i++)
+        fits = v->dims[i] >= 0 && size_mul(bytes, (size_t)v->dims[i], &bytes) &&
+               !dim_known_ne(im->m->dims, dim_const(im->m->dims, v->dims[i]), type->dims[i]);
+    if (!fits || bytes != v->n_bytes) {
+        diag_report(im->diag, DIAG_OPTION, loc, "the value given for input '%s' has another type than the model says", v->name);
+        return NULL;
+    }
+    struct ir_type t = ir_type_static(im->m, v->dtype, v->rank, v->dims);
+    g->b->loc = ir_loc_make(im->m, loc);
+    return ir_build_constant(g->b, ir_const_make(im->m, arena_strdup(&im->m->arena, v->name), t, v->data, v->n_bytes, false));
+}
+
+static const struct import_value *given_value(struct imp *im, const char *name)
+{
+    for (int i = 0; im->options && i < im->options->n_values; i++)
+        if (!strcmp(im->options->values[i].name, name)) return &im->options->values[i];
+    return NULL;
+}
+
 /*
  * Inputs become arguments. An initialiser of the same name is the default of an input that may be left out; before IR
  * version 4 initialisers had to be listed as inputs, so that there they are plain constants.
@@ -210,6 +235,14 @@ static bool import_inputs(struct onnx_graph *g, const Onnx__Graph *graph, struct
         const Onnx__Tensor *init = map_finds(&defaults, p->name);
         if (init && old) continue;
         struct ir_value *v = NULL;
+        const struct import_value *given = given_value(im, p->name);
+        if (given) {
+            v = input_type(im, p, loc, &type) ? fixed_input(g, given, &type, loc) : NULL;
+            if (v) known_visit(im, v);
+            if (init) map_puts(overridable, p->name, &defaults);
+            ok = onnx_define(g, loc, p->name, v) && v && ok;
+            continue;
+        }
         if (input_type(im, p, loc, &type)) {
             v = ir_func_add_input(f, arena_strdup(&im->m->arena, p->name), type);
             known_visit(im, v);
@@ -290,8 +323,8 @@ static bool import_model_proto(struct imp *im)
                            .n_opsets = im->model->n_opset_import};
     g.prefix = arena_printf(&im->m->arena, "%s:/", im->file_name);
     int opset = onnx_opset(&g, "");
-    if (opset && (opset < 9 || opset > onnx_max_opset("")))
-        return diag_report(im->diag, DIAG_ONNX_OPSET, loc, "the model uses operator set %d; supported are 9 to %d", opset,
+    if (opset > onnx_max_opset(""))
+        return diag_report(im->diag, DIAG_ONNX_OPSET, loc, "the model uses operator set %d; the newest known is %d", opset,
                            onnx_max_opset(""));
     collect_functions(im);
     keep_metadata(im);

@@ -78,11 +78,38 @@ bool on_axes(struct onode *n, int input_since, int in, int rank, int *count, int
     return true;
 }
 
-static void say_dynamic(struct onode *n, int i)
+/* Adds the model's inputs that v is computed from. Bounded: a value behind more ops is found on a later try. */
+static void collect_needs(struct imp *im, struct ir_value *v, struct map *seen, int depth, struct strbuf *names)
 {
-    on_fail(n, DIAG_ONNX_DYNAMIC, "%s: input %d ('%s') decides a shape, but its values are not known before the engine runs",
-            n->p->op_type, i, (size_t)i < n->p->n_input ? n->p->input[i] : "");
+    if (!v || depth > 64 || seen->n > 1000 || map_find(seen, &v, sizeof v)) return;
+    map_put(seen, &v, sizeof v, v);
+    for (int i = 0; v->def && i < v->def->n_operands; i++) collect_needs(im, ir_operand(v->def, i), seen, depth + 1, names);
+    struct ir_func *f = im->m->funcs.n ? im->m->funcs.v[0] : NULL;
+    if (v->def || !f || v->block != f->body || v->index >= f->n_inputs) return;
+    const char *name = f->input_names[v->index];
+    strbuf_printf(names, "%s%s", names->len ? ", " : "", name);
+    struct import_needs *needs = im->options ? im->options->needs : NULL;
+    for (size_t i = 0; needs && i < needs->inputs.n; i++)
+        if (!strcmp(needs->inputs.v[i], name)) return;
+    if (needs) vec_push(&needs->arena, &needs->inputs, arena_strdup(&needs->arena, name));
 }
+
+bool on_dynamic(struct onode *n, int i, const char *what)
+{
+    struct map seen;
+    struct strbuf names = {0};
+    map_init(&seen, &n->m->arena);
+    collect_needs(n->im, on_in(n, i), &seen, 0, &names);
+    const char *input = (size_t)i < n->p->n_input ? n->p->input[i] : "";
+    char *remedy = names.len ? arena_printf(&n->m->arena, "give it at build time: --value NAME=FILE for %s", strbuf_get(&names)) : NULL;
+    n->failed = true;
+    diag_report_remedy(n->im->diag, DIAG_ONNX_DYNAMIC, n->loc, remedy ? remedy : diag_remedy(DIAG_ONNX_DYNAMIC),
+                       "%s: input %d ('%s') %s", n->p->op_type, i, input, what);
+    strbuf_deinit(&names);
+    return false;
+}
+
+#define DECIDES "decides the result's shape or form, but is not known before the engine runs"
 
 const struct dim *const *on_dims(struct onode *n, int i, int *count)
 {
@@ -96,13 +123,13 @@ const struct dim *const *on_dims(struct onode *n, int i, int *count)
     if (ir_type_static_elems(&v->type, &elems) && elems == 0) return on_alloc(n, 1, sizeof(struct dim *));
     const struct known *k = known_of(n->im, v);
     if (!k) {
-        say_dynamic(n, i);
+        on_dynamic(n, i, DECIDES);
         return NULL;
     }
     const struct dim **out = on_alloc(n, (size_t)k->n, sizeof *out);
     for (int j = 0; j < k->n; j++) {
         if (!k->e[j].num || k->e[j].den) {
-            say_dynamic(n, i);
+            on_dynamic(n, i, DECIDES);
             return NULL;
         }
         out[j] = k->e[j].num;
@@ -118,7 +145,7 @@ const int64_t *on_ints(struct onode *n, int i, int *count)
     int64_t *out = on_alloc(n, (size_t)*count + 1, sizeof *out);
     for (int j = 0; j < *count; j++) {
         if (!dim_is_const(d[j])) {
-            on_fail(n, DIAG_ONNX_DYNAMIC, "%s: input %d ('%s') has to be constant here", n->p->op_type, i, n->p->input[i]);
+            on_dynamic(n, i, "has to be constant here");
             return NULL;
         }
         out[j] = d[j]->value;
@@ -136,7 +163,7 @@ bool on_const_float(struct onode *n, int i, double *out)
         *out = (double)k->e[0].num->value / (k->e[0].den ? (double)k->e[0].den->value : 1.0);
         return true;
     }
-    return on_fail(n, DIAG_ONNX_DYNAMIC, "%s: input %d has to be constant here", n->p->op_type, i);
+    return on_dynamic(n, i, "has to be constant here");
 }
 
 bool on_rank(struct onode *n, struct ir_value *v, int lo, int hi, const char *what)

@@ -54,7 +54,7 @@ void import_onnx_support_doc(struct strbuf *out)
     qsort(sorted, ARRAY_LEN(rows), sizeof *sorted, by_name);
     strbuf_printf(out,
                   "# ONNX operators\n\n"
-                  "Generated from `compiler/import/onnx_ops.def`. Operator sets 9 to %d of ai.onnx, 1 to %d of ai.onnx.ml, "
+                  "Generated from `compiler/import/onnx_ops.def`. Operator sets up to %d of ai.onnx (checked from 9 on), 1 to %d of ai.onnx.ml, "
                   "and com.microsoft 1.\nAn operator that is not listed, or a use of it that its note excludes, is "
                   "reported by `infc check` with the node's name.\n"
                   "*From* is the first operator set whose form of the operator is understood; where a later one changed the\n"

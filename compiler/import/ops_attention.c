@@ -139,7 +139,7 @@ static struct ir_value *masked_softmax(struct onode *n, struct ir_value *scores,
 
 bool onnx_attention(struct onode *n)
 {
-    struct heads h;
+    struct heads h = {0};
     int64_t mode = at_int(n, "qk_matmul_output_mode", 0);
     double softcap = at_float(n, "softcap", 0), scale = at_float(n, "scale", 0);
     if (!read_heads(n, &h)) return false;

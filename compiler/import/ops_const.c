@@ -76,8 +76,7 @@ static bool element_of(struct onode *n, int i, struct kelem *out)
         *out = k->e[0];
         return true;
     }
-    return on_fail(n, DIAG_ONNX_DYNAMIC, "%s: input %d ('%s') decides a shape, but its value is not known before the engine runs",
-                   n->p->op_type, i, n->p->input[i]);
+    return on_dynamic(n, i, "decides the result's shape, but is not known before the engine runs");
 }
 
 /* ceil((limit - start) / delta), at least 0; den NULL stands for 1 */

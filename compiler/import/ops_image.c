@@ -14,7 +14,6 @@ struct resample {
 
 static bool scaled_size(struct onode *n, const struct dim *in, struct kelem e, const struct dim **size, double *scale)
 {
-    if (!e.num) return on_fail(n, DIAG_ONNX_DYNAMIC, "Resize: the scales are not known before the engine runs");
     const struct dim *den = e.den ? e.den : dim_const(n->d, 1);
     if (e.num->hi < 1 || den->lo < 1) return on_fail(n, DIAG_ONNX_INPUT, "Resize: a scale is not positive");
     *size = dim_floordiv(n->d, dim_mul(n->d, in, e.num), den);
@@ -43,7 +42,7 @@ static bool from_scales(struct onode *n, int input, struct resample *r)
         double f;
         bool ok = k && i < k->n && k->e[i].num ? scaled_size(n, dim_of(x, a), k->e[i], &r->sizes[a], &r->scales[a])
                   : c && ir_const_get_float(c, i, &f) ? odd_scale(n, dim_of(x, a), f, &r->sizes[a], &r->scales[a])
-                  : on_fail(n, DIAG_ONNX_DYNAMIC, "Resize: the scales are not known before the engine runs");
+                  : on_dynamic(n, input, "holds the scales, which are not known before the engine runs");
         if (!ok) return false;
     }
     return true;
@@ -114,7 +113,7 @@ static bool read_roi(struct onode *n, const struct resample *r, double *roi)
     int rank = rank_of(on_in(n, 0));
     for (int i = 0; i < rank; i++) roi[i] = 0, roi[rank + i] = 1;
     struct ir_const *c = on_in(n, 1) ? ir_value_const(on_in(n, 1)) : NULL;
-    if (!c) return on_fail(n, DIAG_ONNX_DYNAMIC, "Resize: the region of interest has to be constant");
+    if (!c) return on_dynamic(n, 1, "holds the region of interest, which has to be constant");
     for (int i = 0; i < r->n_axes; i++)
         if (!ir_const_get_float(c, i, &roi[r->axes[i]]) || !ir_const_get_float(c, r->n_axes + i, &roi[rank + r->axes[i]]))
             return on_fail(n, DIAG_ONNX_INPUT, "Resize: the region of interest has too few numbers");

@@ -196,7 +196,7 @@ bool onnx_dropout(struct onode *n)
     if (on_in(n, 2)) {
         const struct known *k = known_of(n->im, on_in(n, 2));
         if (!k || k->n != 1 || !k->e[0].num || !dim_is_const(k->e[0].num))
-            return on_fail(n, DIAG_ONNX_DYNAMIC, "Dropout: whether it is in training mode is not known");
+            return on_dynamic(n, 2, "says whether it is in training mode, which is not known before the engine runs");
         double ratio = 0.5;
         if (k->e[0].num->value && on_in(n, 1) && !on_const_float(n, 1, &ratio)) return false;
         if (k->e[0].num->value && ratio != 0) return on_fail(n, DIAG_ONNX_OP, "Dropout in training mode needs random numbers");

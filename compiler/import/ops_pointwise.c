@@ -55,8 +55,8 @@ bool onnx_pow(struct onode *n) { return on_out(n, 0, e_bin(n, IR_OP_POW, on_in(n
 bool onnx_mod(struct onode *n)
 {
     bool fmod_rule = at_int(n, "fmod", 0);
-    if (!fmod_rule && dtype_is_float(on_in(n, 0)->type.dtype))
-        return on_fail(n, DIAG_ONNX_ATTR, "Mod of floats needs attribute fmod=1");
+    if (!fmod_rule && n->version < 28 && dtype_is_float(on_in(n, 0)->type.dtype))
+        return on_fail(n, DIAG_ONNX_ATTR, "Mod of floats before operator set 28 needs attribute fmod=1");
     return on_out(n, 0, e_bin(n, fmod_rule ? IR_OP_REM : IR_OP_MOD, on_in(n, 0), on_in(n, 1)));
 }
 
