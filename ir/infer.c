@@ -203,6 +203,10 @@ bool ir_require_equal(struct ir_module *m, const struct ir_loc *loc, const struc
 {
     bool overflow = a->kind == DIM_OVERFLOW || b->kind == DIM_OVERFLOW;
     if (a == b && !overflow) return true;
+    /* Made again: since one of them was made, the range of a symbol may have narrowed. */
+    a = dim_subst(m->dims, a, NULL, 0);
+    b = dim_subst(m->dims, b, NULL, 0);
+    if (a == b && !overflow) return true;
     struct strbuf s = {0};
     bool ok = !overflow && !dim_known_ne(m->dims, a, b);
     if (ok) {

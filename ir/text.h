@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Text form of modules: print -> parse -> print is the identity. Grammar in docs/ir.md. Constants up to 64 bytes (and
- * splats) print inline; bigger ones as `resource(index=I, bytes=N)` whose data goes to / comes from a side file of raw
- * bytes (NULL: printed as a 64-bit hash only, which does not parse back to data).
+ * splats) print inline; bigger ones as `resource(offset=O, bytes=N)` whose data goes to / comes from a side file of raw
+ * bytes (NULL: printed as a 64-bit hash only, which does not parse back).
  */
 #ifndef INFC_IR_TEXT_H
 #define INFC_IR_TEXT_H
@@ -13,7 +13,10 @@
 void ir_print_module(struct strbuf *out, const struct ir_module *m, struct strbuf *resources);
 void ir_print_op(struct strbuf *out, const struct ir_op *op); /* one line, for messages */
 void ir_print_type(struct strbuf *out, const struct ir_type *t);
-/* NULL after diagnostics. file names the text in messages; resources may be NULL when the text has none. */
+/*
+ * NULL after diagnostics. file names the text in messages; resources may be NULL when the text has none; the module
+ * borrows them. The types of all ops are inferred, and compared with those written down.
+ */
 struct ir_module *ir_parse_module(const char *text, size_t len, const char *file, const void *resources,
                                   size_t resource_bytes, struct diag_sink *diag);
 
