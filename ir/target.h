@@ -33,6 +33,8 @@ struct target {
     const char *doc;
     const struct target_level *levels;
     int n_levels;
+    /* What an object depends on besides kernel and level, for cache keys: the code generator's name and version. */
+    void (*toolchain)(struct strbuf *out);
     /*
      * Compiles one kernel to one object that defines the global function `symbol` (runtime/abi/kernel.h). Runs
      * lp_expand_math, lp_vectorize, lp_simplify itself on a private copy or on k (k may be changed). Thread safe for different kernels.

@@ -34,6 +34,14 @@ static void llvm_start(void)
     LLVMParseCommandLineOptions(2, args, "");
 }
 
+/* The library that runs, which may be newer than the headers. */
+void cpu_toolchain(struct strbuf *out)
+{
+    unsigned major, minor, patch;
+    LLVMGetVersion(&major, &minor, &patch);
+    strbuf_printf(out, "LLVM %u.%u.%u", major, minor, patch);
+}
+
 struct unit {
     LLVMContextRef c;
     LLVMModuleRef m;

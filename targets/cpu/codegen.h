@@ -5,6 +5,7 @@
 
 #include "ir/target.h"
 
+void cpu_toolchain(struct strbuf *out);
 bool cpu_emit(const struct target *t, const struct target_level *level, struct lp_kernel *k, const char *symbol,
               struct target_object *out, struct diag_sink *diag);
 bool cpu_emit_text(const struct target *t, const struct target_level *level, struct lp_kernel *k,

@@ -28,6 +28,7 @@ const struct target target_x86_64 = {
     .doc = "64-bit x86 CPUs on Linux; levels v2 (SSE4.2), v3 (AVX2, FMA), v4 (AVX-512), vnni, amx",
     .levels = levels,
     .n_levels = (int)ARRAY_LEN(levels),
+    .toolchain = cpu_toolchain,
     .emit = cpu_emit,
     .emit_text = cpu_emit_text,
     .emit_data = cpu_emit_data,

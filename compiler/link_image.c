@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/link_image.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/abi/engine_format.h"
+
+#define SECTION_NAME ".infc.weights"
+#define NOTE_NAME ".note.infc"
+
+/* ---- the note ---- */
+
+void link_note_object(struct strbuf *out)
+{
+    static const char strings[] = "\0" NOTE_NAME "\0.shstrtab";
+    struct {
+        Elf64_Nhdr h;
+        char name[8];
+        uint32_t version[2];
+    } note = {{5, 8, 1}, "infc", {INFR_VERSION_MAJOR, INFR_VERSION_MINOR}};
+    uint64_t strings_at = sizeof(Elf64_Ehdr) + sizeof note, headers_at = (strings_at + sizeof strings + 7) & ~(uint64_t)7;
+    Elf64_Ehdr h = {.e_type = ET_REL, .e_machine = EM_X86_64, .e_version = EV_CURRENT, .e_shoff = headers_at,
+                    .e_ehsize = sizeof h, .e_shentsize = sizeof(Elf64_Shdr), .e_shnum = 3, .e_shstrndx = 2};
+    memcpy(h.e_ident, ELFMAG, SELFMAG);
+    h.e_ident[EI_CLASS] = ELFCLASS64;
+    h.e_ident[EI_DATA] = ELFDATA2LSB;
+    h.e_ident[EI_VERSION] = EV_CURRENT;
+    Elf64_Shdr s[3] = {
+        {0},
+        {.sh_name = 1, .sh_type = SHT_NOTE, .sh_flags = SHF_ALLOC, .sh_offset = sizeof h, .sh_size = sizeof note,
+         .sh_addralign = 4},
+        {.sh_name = 1 + sizeof NOTE_NAME, .sh_type = SHT_STRTAB, .sh_offset = strings_at, .sh_size = sizeof strings,
+         .sh_addralign = 1},
+    };
+    strbuf_putn(out, (const char *)&h, sizeof h);
+    strbuf_putn(out, (const char *)&note, sizeof note);
+    strbuf_putn(out, strings, sizeof strings);
+    while (out->len < headers_at) strbuf_putc(out, '\0');
+    strbuf_putn(out, (const char *)s, sizeof s);
+}
+
+/* ---- program headers ---- */
+
+static bool range_ok(uint64_t at, uint64_t n, size_t size) { return at <= size && n <= size - at; }
+
+static bool check_headers(const struct strbuf *elf, Elf64_Ehdr *h)
+{
+    if (elf->len < sizeof *h) return false;
+    memcpy(h, elf->data, sizeof *h);
+    return !memcmp(h->e_ident, ELFMAG, SELFMAG) && h->e_type == ET_EXEC && h->e_phentsize == sizeof(Elf64_Phdr) &&
+           h->e_shentsize == sizeof(Elf64_Shdr) && h->e_shnum > 0 && h->e_shnum < SHN_LORESERVE - 1 &&
+           h->e_shstrndx < h->e_shnum && range_ok(h->e_phoff, (uint64_t)h->e_phnum * sizeof(Elf64_Phdr), elf->len) &&
+           range_ok(h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr), elf->len);
+}
+
+/* The first PT_NOTE becomes the weights' PT_LOAD, behind all others: PT_LOADs ascend by address. */
+static bool add_segment(struct strbuf *elf, const Elf64_Ehdr *h, uint64_t offset, uint64_t n_bytes)
+{
+    Elf64_Phdr p[64];
+    int n = h->e_phnum, note = -1;
+    if (n > 64) return false;
+    memcpy(p, elf->data + h->e_phoff, (size_t)n * sizeof *p);
+    for (int i = n - 1; i >= 0; i--) {
+        if (p[i].p_type == PT_NOTE) note = i;
+        if (p[i].p_type == PT_LOAD && p[i].p_vaddr + p[i].p_memsz > INFR_WEIGHTS_VADDR) return false;
+    }
+    if (note < 0) return false;
+    memmove(&p[note], &p[note + 1], (size_t)(n - note - 1) * sizeof *p);
+    p[n - 1] = (Elf64_Phdr){.p_type = PT_LOAD, .p_flags = PF_R, .p_offset = offset, .p_vaddr = INFR_WEIGHTS_VADDR,
+                            .p_paddr = INFR_WEIGHTS_VADDR, .p_filesz = n_bytes, .p_memsz = n_bytes,
+                            .p_align = INFR_WEIGHTS_ALIGN};
+    memcpy(elf->data + h->e_phoff, p, (size_t)n * sizeof *p);
+    return true;
+}
+
+/* ---- section headers ---- */
+
+static bool add_section(struct link_image *i, Elf64_Ehdr *h, uint64_t n_bytes)
+{
+    struct strbuf *elf = &i->head;
+    Elf64_Shdr names, *s = calloc((size_t)h->e_shnum + 1, sizeof *s);
+    if (!s) return false;
+    memcpy(s, elf->data + h->e_shoff, h->e_shnum * sizeof *s);
+    names = s[h->e_shstrndx];
+    bool ok = range_ok(names.sh_offset, names.sh_size, elf->len) && names.sh_size < UINT32_MAX - sizeof SECTION_NAME;
+    if (ok) {
+        strbuf_putn(&i->tail, elf->data + names.sh_offset, names.sh_size);
+        strbuf_putn(&i->tail, SECTION_NAME, sizeof SECTION_NAME);
+        s[h->e_shstrndx].sh_offset = i->tail_offset;
+        s[h->e_shstrndx].sh_size = i->tail.len;
+        s[h->e_shnum] = (Elf64_Shdr){.sh_name = (uint32_t)names.sh_size, .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
+                                     .sh_addr = INFR_WEIGHTS_VADDR, .sh_offset = i->weights_offset, .sh_size = n_bytes,
+                                     .sh_addralign = INFR_WEIGHTS_ALIGN};
+        while (i->tail.len % 8) strbuf_putc(&i->tail, '\0');
+        h->e_shoff = i->tail_offset + i->tail.len;
+        h->e_shnum++;
+        strbuf_putn(&i->tail, (const char *)s, h->e_shnum * sizeof *s);
+        memcpy(elf->data, h, sizeof *h);
+    }
+    free(s);
+    return ok;
+}
+
+bool link_image_init(struct link_image *i, struct strbuf *elf, uint64_t weights_bytes, struct diag_sink *diag)
+{
+    Elf64_Ehdr h;
+    *i = (struct link_image){.head = *elf};
+    *elf = (struct strbuf){0};
+    if (!check_headers(&i->head, &h)) return diag_report(diag, DIAG_LINK, NULL, "ld.lld wrote something that is no executable");
+    if (weights_bytes == 0) return true;
+    if (weights_bytes > (uint64_t)1 << 46) return diag_report(diag, DIAG_LINK, NULL, "the weights are too large for an engine");
+    uint64_t mask = INFR_WEIGHTS_ALIGN - 1;
+    i->weights_offset = (i->head.len + mask) & ~mask;
+    i->tail_offset = (i->weights_offset + weights_bytes + 63) & ~(uint64_t)63;
+    if (!add_segment(&i->head, &h, i->weights_offset, weights_bytes) || !add_section(i, &h, weights_bytes))
+        return diag_report(diag, DIAG_LINK, NULL, "the linked executable has no room for the weights' segment");
+    return true;
+}
+
+void link_image_deinit(struct link_image *i)
+{
+    strbuf_deinit(&i->head);
+    strbuf_deinit(&i->tail);
+}
