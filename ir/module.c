@@ -19,6 +19,7 @@ struct ir_module *ir_module_create(const char *name, struct diag_sink *diag)
 void ir_module_destroy(struct ir_module *m)
 {
     if (!m) return;
+    if (m->release) m->release(m->owned);
     dim_ctx_destroy(m->dims);
     arena_deinit(&m->arena);
     free(m);

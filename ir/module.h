@@ -128,6 +128,8 @@ struct ir_module {
     VEC(const char *) meta_keys; /* model metadata, kept for `info` */
     VEC(const char *) meta_values;
     uint32_t next_id;
+    void (*release)(void *owned); /* when not NULL: called by ir_module_destroy, e.g. to unmap files */
+    void *owned;
 };
 
 struct ir_module *ir_module_create(const char *name, struct diag_sink *diag);

@@ -339,9 +339,17 @@ static bool import_model_proto(struct imp *im)
     return import_outputs(&g, graph, f) && ok;
 }
 
-static void free_externals(struct imp *im)
+/* What a module made from files holds on to. Lives in the module's arena. */
+struct mappings {
+    struct onnx_file *file;
+    struct map external;
+};
+
+static void unmap_all(void *owned)
 {
-    for (size_t i = 0; i < im->external.n; i++) onnx_unmap_file(im->external.entries[i].value);
+    struct mappings *maps = owned;
+    for (size_t i = 0; i < maps->external.n; i++) onnx_unmap_file(maps->external.entries[i].value);
+    onnx_unmap_file(maps->file);
 }
 
 /* With file given, it and the external files belong to the module on success, and are gone after a failure. */
@@ -370,11 +378,13 @@ static struct ir_module *import_bytes(const void *data, size_t len, const char *
     map_init(&im.external, &im.m->arena);
     bool ok = import_model_proto(&im);
     release(model);
-    if (ok && diag->error_count == errors) return im.m; /* the mappings stay: constants point into them */
+    struct mappings *maps = ARENA_NEW(&im.m->arena, struct mappings);
+    *maps = (struct mappings){file, im.external};
+    im.m->release = unmap_all;
+    im.m->owned = maps;
+    if (ok && diag->error_count == errors) return im.m;
     if (diag->error_count == errors) diag_report(diag, DIAG_ONNX_GRAPH, im.file_name, "the model cannot be imported");
-    free_externals(&im);
     ir_module_destroy(im.m);
-    onnx_unmap_file(file);
     return NULL;
 }
 
