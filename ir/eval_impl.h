@@ -108,6 +108,9 @@ void eval_set_f(struct ir_tensor *t, int64_t i, double v);
 void eval_set_i(struct ir_tensor *t, int64_t i, int64_t v);
 /* f64 to int64 by truncation, NaN 0, out of range: INT64_MIN; values in [2^63, 2^64) keep their bits for u64. */
 int64_t eval_trunc(double v);
+/* NaN wins; -0 counts as less than +0, so that both commute. */
+double eval_min_f64(double a, double b);
+double eval_max_f64(double a, double b);
 
 /*
  * Runs fn(arg, from, to) over [0, n) in contiguous shares, on up to c->n_threads threads when n >= 2 * grain. fn must

@@ -120,23 +120,22 @@ static int64_t mod_i64(int64_t a, int64_t b)
 BINARY_F(mod, mod_f64(a, b))
 BINARY_I(mod, mod_i64(a, b))
 
-/* -0 counts as less than +0, so that min and max commute. */
-static double min_f64(double a, double b)
+double eval_min_f64(double a, double b)
 {
     if (a != a || b != b) return a + b;
     if (a == b) return signbit(a) ? a : b;
     return a < b ? a : b;
 }
-static double max_f64(double a, double b)
+double eval_max_f64(double a, double b)
 {
     if (a != a || b != b) return a + b;
     if (a == b) return signbit(a) ? b : a;
     return a > b ? a : b;
 }
-BINARY_F(min, min_f64(a, b))
+BINARY_F(min, eval_min_f64(a, b))
 BINARY_I(min, a < b ? a : b)
 BINARY_U(min, a < b ? a : b)
-BINARY_F(max, max_f64(a, b))
+BINARY_F(max, eval_max_f64(a, b))
 BINARY_I(max, a > b ? a : b)
 BINARY_U(max, a > b ? a : b)
 BINARY_U(and, a & b)

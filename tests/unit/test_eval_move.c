@@ -8,7 +8,7 @@ static void making(void **state)
     struct ir_tensor none[1];
     struct ir_attr vec[] = {a_dims("dims", 3, (int64_t[]){4, 5, 6})};
     struct ir_attr one[] = {a_dims("dims", 1, (int64_t[]){7}), ir_a_int("scalar", 1)};
-    struct ir_attr iota[] = {a_dims("dims", 2, (int64_t[]){2, 3}), ir_a_dtype("dtype", DT_F32), ir_a_int("axis", 1)};
+    struct ir_attr iota[] = {a_dims("dims", 2, (int64_t[]){2, 3}), ir_a_dtype("type", DT_F32), ir_a_int("axis", 1)};
     op_gives(__FILE__, __LINE__, IR_OP_DIMVEC, 1, vec, 0, none, 1, (struct ir_tensor[]){T(DT_I64, D(3), V(4, 5, 6))});
     op_gives(__FILE__, __LINE__, IR_OP_DIMVEC, 2, one, 0, none, 1, (struct ir_tensor[]){T(DT_I64, D0, V(7))});
     op_gives(__FILE__, __LINE__, IR_OP_IOTA, 3, iota, 0, none, 1, (struct ir_tensor[]){T(DT_F32, D(2, 3), V(0, 1, 2, 0, 1, 2))});
