@@ -9,6 +9,7 @@ struct norm_builder {
     VEC(struct tok_char) records;
     VEC(uint32_t) pool;
     uint16_t *record_of; /* [UNI_COUNT] */
+    uint16_t *shared;    /* [65536]: record + 1 by class << 8 | flags */
 };
 
 static void put_sequence(struct norm_builder *b, const uint32_t *seq, unsigned n, uint32_t *at,
@@ -19,15 +20,16 @@ static void put_sequence(struct norm_builder *b, const uint32_t *seq, unsigned n
     for (unsigned i = 0; i < n; i++) vec_push(b->arena, &b->pool, seq[i]);
 }
 
-/* Records without sequences are few and shared; each mapped character has its own. */
+/* Each mapped character has a record of its own; others share one for each class and set of flags.
+ */
 static uint16_t put_record(struct norm_builder *b, struct tok_char r)
 {
-    if (r.decomp_len == 0 && r.lower_len == 0) {
-        for (size_t i = 0; i < b->records.n; i++)
-            if (memcmp(&b->records.v[i], &r, sizeof r) == 0) return (uint16_t)i;
-    }
+    uint16_t *shared =
+        r.decomp_len == 0 && r.lower_len == 0 ? &b->shared[r.ccc << 8 | r.flags] : NULL;
+    if (shared != NULL && *shared != 0) return (uint16_t)(*shared - 1);
     vec_push(b->arena, &b->records, r);
     INFC_ASSERT(b->records.n < 65536);
+    if (shared != NULL) *shared = (uint16_t)b->records.n;
     return (uint16_t)(b->records.n - 1);
 }
 
@@ -101,7 +103,9 @@ static void put_index(struct norm_builder *b, struct tok_norm_header *h, struct 
 
 void tok_norm_build(struct arena *a, const struct tok_norm_plan *plan, struct tok_bytes *out)
 {
-    struct norm_builder b = {.arena = a, .record_of = ARENA_ARRAY(a, uint16_t, UNI_COUNT)};
+    struct norm_builder b = {.arena = a,
+                             .record_of = ARENA_ARRAY(a, uint16_t, UNI_COUNT),
+                             .shared = ARENA_ARRAY(a, uint16_t, 65536)};
     struct tok_norm_header h = {0};
     uint8_t *flags = ARENA_ARRAY(a, uint8_t, UNI_COUNT);
     h.flags = (plan->decompose ? TOK_NORM_DECOMPOSE : 0u) |
@@ -120,7 +124,7 @@ void tok_norm_build(struct arena *a, const struct tok_norm_plan *plan, struct to
             unsigned n = c >= 0xac00 && c < 0xd7a4 ? 0 : uni_decompose(c, plan->compat, seq);
             if (n > 0) put_sequence(&b, seq, n, &r.decomp, &r.decomp_len);
         }
-        if (plan->lower) {
+        if (plan->lower && c < UNI_CASED_END) {
             unsigned n = uni_to_lower(c, seq);
             if (n != 1 || seq[0] != c) put_sequence(&b, seq, n, &r.lower, &r.lower_len);
         }

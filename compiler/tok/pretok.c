@@ -30,15 +30,19 @@
     CASED(UPPER, LOWER, CONTRACTION "?") "|\\p{N}{1,3}" SYMBOLS("[\\r\\n/]*") LINES_AND_SPACES
 #define DEEPSEEK3_WORDS \
     PUNCTUATED_WORD \
-        "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" LINES_AND_SPACES
+    "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" LINES_AND_SPACES
 #define CJK "[一-龥\\u3040-ゟ゠-ヿ]+"
 /* The cased letters that DeepSeek LLM lists. */
 #define DEEPSEEK_LETTERS \
-    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-" \
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-" \
+    "ᲺᲽ-" \
+    "Ჿᴀ-" \
     "ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅ" \
     "ὐ-ὗὙὛὝὟ-\\u1f7dᾀ-ᾴᾶ-ᾼ\\u1fbeῂ-ῄῆ-ῌῐ-\\u1fd3ῖ-\\u1fdbῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\\u2126ℨ\\u212a-ℭℯ-" \
     "ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻ" \
-    "Ȿ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎ\\uab70-\\uabbfﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-" \
+    "Ȿ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎ\\uab70-\\uabbfﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-" \
+    "𐓻𐲀-" \
+    "𐲲𐳀-" \
     "𐳲𑢠-𑣟𞤀-𞥃]+"
 #define DEEPSEEK_PUNCTUATION "\\s?[!-/:-~！-／：-～‘-‟\\u3000-。]+"
 #define DEEPSEEK_CJK "[一-龥\\u0800-一가-\\ud7ff]+"
@@ -107,7 +111,9 @@ static const struct pre_kind kinds[] = {
     {"youtu",
      IGNORE,
      0,
-     {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\\u3040-ゟ゠-ヿ]"
+     {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\\u3040-"
+      "ゟ゠-"
+      "ヿ]"
       "+",
       CASED(UPPER, LOWER, CONTRACTION "?") "|\\p{N}" SYMBOLS("[\\r\\n/]*") LINES_AND_SPACES}},
     {"jais-2",
@@ -149,7 +155,9 @@ static const struct pre_kind kinds[] = {
      0,
      0,
      {THREES("\\p{N}"),
-      "[一-鿿㐀-䶿豈-\\ufaff\\u3040-ゟ゠-ヿ･-ﾟ⼀-⿟เ-\\u0e7f\\u0e80-\\u0effក-\\u17ffက-႟ꩠ-ꩿꧠ-"
+      "[一-鿿㐀-䶿豈-\\ufaff\\u3040-ゟ゠-ヿ･-ﾟ⼀-⿟เ-\\u0e7f\\u0e80-\\u0effក-\\u17ffက-"
+      "႟ꩠ-"
+      "ꩿꧠ-"
       "\\ua9ff가-\\ud7afᄀ-ᇿ]+",
       DEEPSEEK3_WORDS}},
     {"laguna", 0, 0, {"[^\\n]+|[\\n]+", QWEN2}},

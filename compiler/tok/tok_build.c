@@ -22,7 +22,7 @@ struct build {
 /* Settings that mean nothing to a model are dropped, so that the runtime need not ask. */
 static uint32_t useful_flags(const struct tok_vocab_desc *d)
 {
-    uint32_t f = d->flags;
+    uint32_t f = d->flags & ~(uint32_t)TOK_F_SPLIT_SPACES;
     if (d->model != TOK_MODEL_SPM && d->model != TOK_MODEL_UNIGRAM)
         f &= ~(uint32_t)(TOK_F_SPACE_PREFIX | TOK_F_SPACE_SUFFIX | TOK_F_MERGE_SPACES);
     if (d->byte_form != TOK_BYTES_NONE) f &= ~(uint32_t)TOK_F_ESCAPE_SPACES;
@@ -146,6 +146,18 @@ static void put_strings(struct build *b)
     tok_bytes_add(b->arena, &b->section[TOK_SEC_ATTRS], b->s.attrs, b->d->n_tokens, 1);
     if (b->d->scores != NULL)
         tok_bytes_add(b->arena, &b->section[TOK_SEC_SCORES], b->d->scores, b->d->n_tokens * 4, 4);
+}
+
+/* Words can be encoded one by one when no token reaches over the beginning of one. */
+static void note_word_borders(struct build *b)
+{
+    for (size_t i = 0; i < b->d->n_tokens; i++) {
+        if (!tok_strings_matches_text(&b->s, i)) continue;
+        struct tok_text t = b->s.v[i];
+        for (size_t k = 1; k < t.n; k++)
+            if (t.p[k] == ' ' && t.p[k - 1] != ' ') return;
+    }
+    b->h.flags |= TOK_F_SPLIT_SPACES;
 }
 
 static void put_hash(struct build *b)
@@ -277,6 +289,7 @@ static bool put_sections(struct build *b)
     const struct tok_vocab_desc *d = b->d;
     if (d->model == TOK_MODEL_BPE && !put_merges(b)) return false;
     put_strings(b);
+    if (d->model == TOK_MODEL_SPM) note_word_borders(b);
     if (d->model == TOK_MODEL_BPE || d->model == TOK_MODEL_SPM)
         put_hash(b);
     else

@@ -85,7 +85,7 @@ void tok_trie_build(struct arena *a, struct trie_key *keys, size_t n_keys, struc
 {
     struct trie t = {.arena = a, .keys = keys, .sparse_from = 1};
     VEC(struct pending) queue = {0};
-    qsort(keys, n_keys, sizeof keys[0], by_bytes);
+    if (n_keys > 1) qsort(keys, n_keys, sizeof keys[0], by_bytes);
     size_t lo = 0;
     while (lo < n_keys && keys[lo].len == 0) lo++;
     if (lo == n_keys) return;

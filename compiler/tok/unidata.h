@@ -41,6 +41,7 @@ uint8_t uni_combining_class(uint32_t c);
 unsigned uni_decompose(uint32_t c, bool compat, uint32_t out[UNI_DECOMP_MAX]);
 /* Canonical pair of c when composition makes c again; false otherwise. Hangul not included. */
 bool uni_composes(uint32_t c, uint32_t out_pair[2]);
+#define UNI_CASED_END 0x20000u /* no letter from here on has a case */
 /* Length 1 to 3; c itself when it has no lower case. */
 unsigned uni_to_lower(uint32_t c, uint32_t out[3]);
 uint32_t uni_fold(uint32_t c);

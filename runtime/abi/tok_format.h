@@ -52,6 +52,7 @@ enum tok_flag {
         1u << 10, /* a pre-token of line feeds only is looked up as a whole first */
     TOK_F_KEEP_MATCHES = 1u << 11,  /* text between matches of the pre-tokenizer is dropped */
     TOK_F_STRIP_LEADING = 1u << 12, /* decoding drops one leading space */
+    TOK_F_SPLIT_SPACES = 1u << 13,  /* no token has a space behind another character */
 };
 
 /* Token types have GGUF's numbers. */

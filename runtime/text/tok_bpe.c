@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "runtime/text/tok_heap.h"
 #include "runtime/text/tok_internal.h"
 
 #define SHORT_PIECE 32u
@@ -16,10 +17,7 @@ struct symbol {
     uint32_t id;         /* string, or TOK_NONE */
     uint32_t begin;      /* in the piece */
     uint32_t prev, next; /* TOK_NONE at the ends */
-};
-
-struct heap_entry {
-    uint32_t rank, at;
+    uint32_t merge;      /* slot of the merge with the next symbol, or TOK_NONE */
 };
 
 struct bpe {
@@ -93,74 +91,43 @@ static void encode_short(struct bpe *b, const uint8_t *p, size_t n)
         put_symbol(b, id[i], p + begin[i], begin[i + 1] - begin[i]);
 }
 
-static bool entry_less(struct heap_entry a, struct heap_entry b)
+/* Finds the merge of symbol i with the next and queues it. */
+static void offer(const struct tok *t, struct symbol *s, uint32_t i, struct tok_heap *heap)
 {
-    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
-}
-
-static void heap_push(struct heap_entry *heap, size_t *n, struct heap_entry e)
-{
-    size_t i = (*n)++;
-    while (i > 0 && entry_less(e, heap[(i - 1) / 2])) {
-        heap[i] = heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    heap[i] = e;
-}
-
-static struct heap_entry heap_pop(struct heap_entry *heap, size_t *n)
-{
-    struct heap_entry top = heap[0], e = heap[--*n];
-    size_t i = 0;
-    for (;;) {
-        size_t kid = 2 * i + 1;
-        if (kid >= *n) break;
-        if (kid + 1 < *n && entry_less(heap[kid + 1], heap[kid])) kid++;
-        if (!entry_less(heap[kid], e)) break;
-        heap[i] = heap[kid];
-        i = kid;
-    }
-    heap[i] = e;
-    return top;
+    const struct tok_merge *m =
+        s[i].next != TOK_NONE ? find_merge(t, s[i].id, s[s[i].next].id) : NULL;
+    s[i].merge = m != NULL ? (uint32_t)(m - t->merges) : TOK_NONE;
+    if (m != NULL) tok_heap_push(heap, tok_heap_key(m->rank, i));
 }
 
 static bool encode_long(struct bpe *b, const uint8_t *p, size_t n)
 {
-    size_t mark = b->work->n, heap_n = 0;
+    const struct tok *t = b->t;
+    size_t mark = b->work->n;
     struct symbol *s = tok_work_take(b->work, n * sizeof *s);
-    /* One entry for each pair at first; each merge takes one out and puts at most two in. */
-    struct heap_entry *heap = tok_work_take(b->work, 2 * n * sizeof *heap);
-    if (s == NULL || heap == NULL) return false;
+    /* One key for each pair at first; each merge takes one out and puts at most two in. */
+    struct tok_heap heap = {tok_work_take(b->work, 2 * n * sizeof(uint64_t)), 0};
+    if (s == NULL || heap.v == NULL) return false;
     uint32_t count = 0;
     unsigned len;
-    for (size_t i = 0; i < n; i += len, count++) {
-        s[count] =
-            (struct symbol){first_symbol(b->t, p + i, &len), (uint32_t)i, count - 1, count + 1};
-        const struct tok_merge *m =
-            count > 0 ? find_merge(b->t, s[count - 1].id, s[count].id) : NULL;
-        if (m != NULL) heap_push(heap, &heap_n, (struct heap_entry){m->rank, count - 1});
-    }
+    for (size_t i = 0; i < n; i += len, count++)
+        s[count] = (struct symbol){first_symbol(t, p + i, &len), (uint32_t)i, count - 1, count + 1,
+                                   TOK_NONE};
     s[count - 1].next = TOK_NONE; /* s[0].prev is 0 - 1, TOK_NONE as well */
-    while (heap_n > 0) {
-        struct heap_entry e = heap_pop(heap, &heap_n);
-        struct symbol *left = &s[e.at];
-        if (left->next == TOK_NONE || left->id == TOK_NONE) continue;
+    for (uint32_t i = 0; i + 1 < count; i++) offer(t, s, i, &heap);
+    while (heap.n > 0) {
+        uint64_t key = tok_heap_pop(&heap);
+        uint32_t at = (uint32_t)key;
+        struct symbol *left = &s[at];
+        if (left->merge == TOK_NONE || t->merges[left->merge].rank != key >> 32)
+            continue; /* stale */
         struct symbol *right = &s[left->next];
-        const struct tok_merge *m = find_merge(b->t, left->id, right->id);
-        if (m == NULL || m->rank != e.rank) continue;
-        left->id = m->result;
-        right->id = TOK_NONE;
+        left->id = t->merges[left->merge].result;
         left->next = right->next;
-        right->next = TOK_NONE; /* entries that name it are stale */
-        if (left->next != TOK_NONE) {
-            s[left->next].prev = e.at;
-            m = find_merge(b->t, left->id, s[left->next].id);
-            if (m != NULL) heap_push(heap, &heap_n, (struct heap_entry){m->rank, e.at});
-        }
-        if (left->prev != TOK_NONE) {
-            m = find_merge(b->t, s[left->prev].id, left->id);
-            if (m != NULL) heap_push(heap, &heap_n, (struct heap_entry){m->rank, left->prev});
-        }
+        right->merge = TOK_NONE;
+        if (left->next != TOK_NONE) s[left->next].prev = at;
+        offer(t, s, at, &heap);
+        if (left->prev != TOK_NONE) offer(t, s, left->prev, &heap);
     }
     for (uint32_t i = 0; i != TOK_NONE; i = s[i].next) {
         size_t end = s[i].next != TOK_NONE ? s[s[i].next].begin : n;
@@ -202,5 +169,5 @@ bool tok_encode_bpe(const struct tok *t, const uint8_t *p, size_t n, struct tok_
 
 size_t tok_bpe_work(const struct tok *t, size_t n)
 {
-    return tok_pre_work(t, n) + n * (sizeof(struct symbol) + 2 * sizeof(struct heap_entry)) + 32;
+    return tok_pre_work(t, n) + n * (sizeof(struct symbol) + 2 * sizeof(uint64_t)) + 32;
 }

@@ -2,109 +2,106 @@
 /*
  * SentencePiece's byte-pair encoding: two neighbours merge when what they make together is in the
  * vocabulary; the highest score first, the leftmost of equals. Characters that stay alone and are
- * in no vocabulary are spelled with byte tokens. A heap of (score, position) whose stale entries
- * are recognised by the length they were made for; n log n.
+ * in no vocabulary are spelled with byte tokens. n log n with a queue; where the vocabulary allows
+ * (TOK_F_SPLIT_SPACES) each word has its own.
  */
+#include <string.h>
+
+#include "runtime/text/tok_heap.h"
 #include "runtime/text/tok_internal.h"
 
 struct symbol {
-    uint32_t begin, len; /* len 0: merged into the one before */
+    uint32_t begin, len;
     uint32_t prev, next; /* TOK_NONE at the ends */
+    uint32_t order;      /* of the merge with the next symbol, or NO_MERGE */
 };
-
-struct heap_entry {
-    float score;
-    uint32_t at, len; /* len: of the result */
-};
+#define NO_MERGE 0xffffffffu /* the order of a NaN, which no score is */
 
 struct spm {
     const struct tok *t;
     const uint8_t *p;
     struct symbol *s;
-    struct heap_entry *heap;
-    size_t heap_n;
+    struct tok_heap heap;
+    bool in_unknown;
 };
 
-static bool before(struct heap_entry a, struct heap_entry b)
+/* Higher scores first: the bits of a float sort like integers once the sign is dealt with. */
+static uint32_t order_of(float score)
 {
-    return a.score != b.score ? a.score > b.score : a.at < b.at;
+    uint32_t bits;
+    memcpy(&bits, &score, 4);
+    if (bits == 0x80000000u) bits = 0; /* -0 is 0 */
+    return ~(bits & 0x80000000u ? ~bits : bits | 0x80000000u);
 }
 
-static void heap_push(struct spm *m, struct heap_entry e)
+/* Considers merging symbol i with the next. */
+static void offer(struct spm *m, uint32_t i)
 {
-    size_t i = m->heap_n++;
-    while (i > 0 && before(e, m->heap[(i - 1) / 2])) {
-        m->heap[i] = m->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
+    struct symbol *s = &m->s[i];
+    s->order = NO_MERGE;
+    if (s->next == TOK_NONE) return;
+    uint32_t id = tok_find_token(m->t, m->p + s->begin, (size_t)s->len + m->s[s->next].len);
+    if (id == TOK_NONE) return;
+    s->order = order_of(m->t->scores[id]);
+    if (s->order != NO_MERGE) tok_heap_push(&m->heap, tok_heap_key(s->order, i));
+}
+
+static void merge_all(struct spm *m)
+{
+    while (m->heap.n > 0) {
+        uint64_t key = tok_heap_pop(&m->heap);
+        uint32_t at = (uint32_t)key;
+        struct symbol *left = &m->s[at];
+        if (left->order != key >> 32) continue; /* stale: that pair is no more */
+        struct symbol *right = &m->s[left->next];
+        left->len += right->len;
+        left->next = right->next;
+        right->order = NO_MERGE;
+        if (left->next != TOK_NONE) m->s[left->next].prev = at;
+        offer(m, at);
+        if (left->prev != TOK_NONE) offer(m, left->prev);
     }
-    m->heap[i] = e;
 }
 
-static struct heap_entry heap_pop(struct spm *m)
+/* The bytes [begin, end) of the text, from which no merge reaches out. */
+static void encode_part(struct spm *m, size_t begin, size_t end, struct tok_out *out)
 {
-    struct heap_entry top = m->heap[0], e = m->heap[--m->heap_n];
-    size_t i = 0;
-    for (;;) {
-        size_t kid = 2 * i + 1;
-        if (kid >= m->heap_n) break;
-        if (kid + 1 < m->heap_n && before(m->heap[kid + 1], m->heap[kid])) kid++;
-        if (!before(m->heap[kid], e)) break;
-        m->heap[i] = m->heap[kid];
-        i = kid;
+    uint32_t count = 0;
+    for (size_t i = begin; i < end; count++) {
+        unsigned len = utf8_length(m->p[i]);
+        m->s[count] = (struct symbol){(uint32_t)i, len, count - 1, count + 1, NO_MERGE};
+        i += len;
     }
-    m->heap[i] = e;
-    return top;
-}
-
-/* Considers merging symbol left with the next. */
-static void offer(struct spm *m, uint32_t left)
-{
-    if (left == TOK_NONE || m->s[left].next == TOK_NONE) return;
-    uint32_t len = m->s[left].len + m->s[m->s[left].next].len;
-    uint32_t id = tok_find_token(m->t, m->p + m->s[left].begin, len);
-    if (id != TOK_NONE) heap_push(m, (struct heap_entry){m->t->scores[id], left, len});
+    m->s[count - 1].next = TOK_NONE;
+    for (uint32_t i = 0; i + 1 < count; i++) offer(m, i);
+    merge_all(m);
+    for (uint32_t i = 0; i != TOK_NONE; i = m->s[i].next) {
+        const uint8_t *p = m->p + m->s[i].begin;
+        uint32_t id = tok_find_token(m->t, p, m->s[i].len);
+        if (id == TOK_NONE) {
+            tok_put_fallback(m->t, p, m->s[i].len, &m->in_unknown, out);
+        } else {
+            tok_put(out, id);
+            m->in_unknown = false;
+        }
+    }
 }
 
 bool tok_encode_spm(const struct tok *t, const uint8_t *p, size_t n, struct tok_work *w,
                     struct tok_out *out)
 {
-    if (n == 0) return true;
-    size_t mark = w->n;
-    struct spm m = {.t = t, .p = p};
-    m.s = tok_work_take(w, n * sizeof m.s[0]);
-    m.heap = tok_work_take(w, 2 * n * sizeof m.heap[0]);
-    if (m.s == NULL || m.heap == NULL) return false;
-    uint32_t count = 0;
-    for (size_t i = 0; i < n; count++) {
-        unsigned len = utf8_length(p[i]);
-        m.s[count] = (struct symbol){(uint32_t)i, len, count - 1, count + 1};
-        i += len;
+    size_t mark = w->n, begin = 0;
+    struct spm m = {.t = t, .p = p, .s = tok_work_take(w, n * sizeof m.s[0])};
+    /* One key for each pair at first; each merge takes one out and puts at most two in. */
+    m.heap.v = tok_work_take(w, 2 * n * sizeof(uint64_t));
+    if (m.s == NULL || m.heap.v == NULL) return false;
+    bool words = tok_wants(t, TOK_F_SPLIT_SPACES);
+    for (size_t i = 1; words && i < n; i++) {
+        if (p[i] != ' ' || p[i - 1] == ' ') continue;
+        encode_part(&m, begin, i, out);
+        begin = i;
     }
-    m.s[count - 1].next = TOK_NONE;
-    for (uint32_t i = 0; i + 1 < count; i++) offer(&m, i);
-    while (m.heap_n > 0) {
-        struct heap_entry e = heap_pop(&m);
-        struct symbol *left = &m.s[e.at];
-        if (left->len == 0 || left->next == TOK_NONE) continue;
-        struct symbol *right = &m.s[left->next];
-        if (left->len + right->len != e.len) continue;
-        left->len = e.len;
-        left->next = right->next;
-        right->len = 0;
-        if (left->next != TOK_NONE) m.s[left->next].prev = e.at;
-        offer(&m, e.at);
-        offer(&m, left->prev);
-    }
-    bool in_unknown = false;
-    for (uint32_t i = 0; i != TOK_NONE; i = m.s[i].next) {
-        uint32_t id = tok_find_token(t, p + m.s[i].begin, m.s[i].len);
-        if (id == TOK_NONE) {
-            tok_put_fallback(t, p + m.s[i].begin, m.s[i].len, &in_unknown, out);
-            continue;
-        }
-        tok_put(out, id);
-        in_unknown = false;
-    }
+    if (begin < n) encode_part(&m, begin, n, out);
     w->n = mark;
     return true;
 }
@@ -112,5 +109,5 @@ bool tok_encode_spm(const struct tok *t, const uint8_t *p, size_t n, struct tok_
 size_t tok_spm_work(const struct tok *t, size_t n)
 {
     (void)t;
-    return n * (sizeof(struct symbol) + 2 * sizeof(struct heap_entry)) + 32;
+    return n * (sizeof(struct symbol) + 2 * sizeof(uint64_t)) + 32;
 }
