@@ -41,7 +41,8 @@ void ir_op_set_attr(struct ir_module *m, struct ir_op *op, struct ir_attr attr)
     op->attrs = grown;
 }
 
-static const struct ir_attr *find_kind(const struct ir_op *op, const char *name, enum ir_attr_kind kind)
+static const struct ir_attr *find_kind(const struct ir_op *op, const char *name,
+                                       enum ir_attr_kind kind)
 {
     const struct ir_attr *a = ir_attr_find(op, name);
     return a && a->kind == kind ? a : NULL;
@@ -94,12 +95,13 @@ struct ir_const *ir_attr_const(const struct ir_op *op, const char *name)
 
 /* ---- constants ---- */
 
-struct ir_const *ir_const_make(struct ir_module *m, const char *name, struct ir_type type, const void *data,
-                               size_t n_bytes, bool splat)
+struct ir_const *ir_const_make(struct ir_module *m, const char *name, struct ir_type type,
+                               const void *data, size_t n_bytes, bool splat)
 {
     struct ir_const *c = ARENA_NEW(&m->arena, struct ir_const);
     c->id = (uint32_t)m->consts.n;
-    c->name = name ? arena_strdup(&m->arena, name) : arena_printf(&m->arena, "c%u", (unsigned)c->id);
+    c->name =
+        name ? arena_strdup(&m->arena, name) : arena_printf(&m->arena, "c%u", (unsigned)c->id);
     c->type = type;
     c->data = data;
     c->n_bytes = n_bytes;
@@ -120,7 +122,9 @@ static const unsigned char *element(const struct ir_const *c, int64_t i)
     size_t bytes = dtype_bytes(c->type.dtype), at, end;
     if (!c->data || bytes == 0 || c->type.enc || i < 0) return NULL;
     if (!ir_type_static_elems(&c->type, &n) || i >= n) return NULL;
-    if (!size_mul(c->splat ? 0 : (size_t)i, bytes, &at) || !size_add(at, bytes, &end) || end > c->n_bytes) return NULL;
+    if (!size_mul(c->splat ? 0 : (size_t)i, bytes, &at) || !size_add(at, bytes, &end) ||
+        end > c->n_bytes)
+        return NULL;
     return (const unsigned char *)c->data + at;
 }
 

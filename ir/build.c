@@ -4,13 +4,15 @@
 #include "ir/smallfloat.h"
 
 struct ir_op *ir_build(struct ir_builder *b, enum ir_opcode code, int n_operands,
-                       struct ir_value *const *operands, int n_attrs, const struct ir_attr *attrs, int n_results)
+                       struct ir_value *const *operands, int n_attrs, const struct ir_attr *attrs,
+                       int n_results)
 {
     const struct ir_op_info *info = ir_op_info(code);
     const char *loc = b->loc ? b->loc->text : NULL;
-    if (n_operands < info->min_operands || (info->max_operands >= 0 && n_operands > info->max_operands)) {
-        diag_report(b->m->diag, DIAG_IR_VERIFY, loc, "%s takes %d to %d operands, not %d", info->name,
-                    info->min_operands, info->max_operands, n_operands);
+    if (n_operands < info->min_operands ||
+        (info->max_operands >= 0 && n_operands > info->max_operands)) {
+        diag_report(b->m->diag, DIAG_IR_VERIFY, loc, "%s takes %d to %d operands, not %d",
+                    info->name, info->min_operands, info->max_operands, n_operands);
         return NULL;
     }
     /* A variadic op (concat, return) has no optional operand: all must be there. */
@@ -19,8 +21,8 @@ struct ir_op *ir_build(struct ir_builder *b, enum ir_opcode code, int n_operands
         if (!operands[i]) return NULL;
     if (n_results < 0) n_results = info->n_results < 0 ? 0 : info->n_results;
     if (info->n_results >= 0 && n_results != info->n_results) {
-        diag_report(b->m->diag, DIAG_IR_VERIFY, loc, "%s has %d results, not %d", info->name, info->n_results,
-                    n_results);
+        diag_report(b->m->diag, DIAG_IR_VERIFY, loc, "%s has %d results, not %d", info->name,
+                    info->n_results, n_results);
         return NULL;
     }
     struct ir_op *op = ir_op_create(b->m, code, n_operands, operands, n_results, b->loc);
@@ -36,8 +38,8 @@ struct ir_op *ir_build(struct ir_builder *b, enum ir_opcode code, int n_operands
 
 static struct ir_value *first_result(struct ir_op *op) { return op ? ir_result(op, 0) : NULL; }
 
-static struct ir_value *build1(struct ir_builder *b, enum ir_opcode code, struct ir_value *x, int n_attrs,
-                               const struct ir_attr *attrs)
+static struct ir_value *build1(struct ir_builder *b, enum ir_opcode code, struct ir_value *x,
+                               int n_attrs, const struct ir_attr *attrs)
 {
     return first_result(ir_build(b, code, 1, &x, n_attrs, attrs, -1));
 }
@@ -47,13 +49,15 @@ struct ir_value *ir_build_unary(struct ir_builder *b, enum ir_opcode code, struc
     return build1(b, code, x, 0, NULL);
 }
 
-struct ir_value *ir_build_binary(struct ir_builder *b, enum ir_opcode code, struct ir_value *x, struct ir_value *y)
+struct ir_value *ir_build_binary(struct ir_builder *b, enum ir_opcode code, struct ir_value *x,
+                                 struct ir_value *y)
 {
     struct ir_value *operands[2] = {x, y};
     return first_result(ir_build(b, code, 2, operands, 0, NULL, -1));
 }
 
-struct ir_value *ir_build_select(struct ir_builder *b, struct ir_value *c, struct ir_value *x, struct ir_value *y)
+struct ir_value *ir_build_select(struct ir_builder *b, struct ir_value *c, struct ir_value *x,
+                                 struct ir_value *y)
 {
     struct ir_value *operands[3] = {c, x, y};
     return first_result(ir_build(b, IR_OP_SELECT, 3, operands, 0, NULL, -1));
@@ -87,7 +91,8 @@ static void store_int(enum dtype dtype, int64_t v, unsigned char *p)
     for (size_t i = 0; i < dtype_bytes(dtype); i++) p[i] = (unsigned char)(u >> (8 * i));
 }
 
-static struct ir_value *build_scalar(struct ir_builder *b, enum dtype dtype, const unsigned char *bytes)
+static struct ir_value *build_scalar(struct ir_builder *b, enum dtype dtype,
+                                     const unsigned char *bytes)
 {
     size_t n = dtype_bytes(dtype);
     struct ir_type type = ir_type_make(b->m, dtype, 0, NULL);
@@ -132,23 +137,27 @@ struct ir_value *ir_build_ints(struct ir_builder *b, int n, const int64_t *v)
     int64_t dim = n;
     struct ir_type type = ir_type_static(b->m, DT_I64, 1, &dim);
     const void *data = arena_dup(&b->m->arena, v, (size_t)n * sizeof *v);
-    return ir_build_constant(b, ir_const_make(b->m, NULL, type, data, (size_t)n * sizeof *v, false));
+    return ir_build_constant(b,
+                             ir_const_make(b->m, NULL, type, data, (size_t)n * sizeof *v, false));
 }
 
-struct ir_value *ir_build_dimvec(struct ir_builder *b, int n, const struct dim *const *dims, bool scalar)
+struct ir_value *ir_build_dimvec(struct ir_builder *b, int n, const struct dim *const *dims,
+                                 bool scalar)
 {
     struct ir_attr a[2] = {ir_a_dims("dims", n, dims), ir_a_int("scalar", 1)};
     return first_result(ir_build(b, IR_OP_DIMVEC, 0, NULL, scalar ? 2 : 1, a, -1));
 }
 
-struct ir_value *ir_build_iota(struct ir_builder *b, enum dtype dtype, int rank, const struct dim *const *dims,
-                               int axis)
+struct ir_value *ir_build_iota(struct ir_builder *b, enum dtype dtype, int rank,
+                               const struct dim *const *dims, int axis)
 {
-    struct ir_attr a[3] = {ir_a_dims("dims", rank, dims), ir_a_dtype("type", dtype), ir_a_int("axis", axis)};
+    struct ir_attr a[3] = {ir_a_dims("dims", rank, dims), ir_a_dtype("type", dtype),
+                           ir_a_int("axis", axis)};
     return first_result(ir_build(b, IR_OP_IOTA, 0, NULL, 3, a, -1));
 }
 
-struct ir_value *ir_build_reshape(struct ir_builder *b, struct ir_value *x, int rank, const struct dim *const *dims)
+struct ir_value *ir_build_reshape(struct ir_builder *b, struct ir_value *x, int rank,
+                                  const struct dim *const *dims)
 {
     struct ir_attr a = ir_a_dims("dims", rank, dims);
     return build1(b, IR_OP_RESHAPE, x, 1, &a);
@@ -168,8 +177,9 @@ struct ir_value *ir_build_broadcast(struct ir_builder *b, struct ir_value *x, in
     return build1(b, IR_OP_BROADCAST, x, 1, &a);
 }
 
-struct ir_value *ir_build_slice(struct ir_builder *b, struct ir_value *x, const struct dim *const *starts,
-                                const int64_t *steps, const struct dim *const *sizes)
+struct ir_value *ir_build_slice(struct ir_builder *b, struct ir_value *x,
+                                const struct dim *const *starts, const int64_t *steps,
+                                const struct dim *const *sizes)
 {
     if (!x) return NULL;
     int rank = x->type.rank;
@@ -184,22 +194,23 @@ struct ir_value *ir_build_concat(struct ir_builder *b, int n, struct ir_value *c
     return first_result(ir_build(b, IR_OP_CONCAT, n, xs, 1, &a, -1));
 }
 
-struct ir_value *ir_build_gather(struct ir_builder *b, struct ir_value *x, struct ir_value *indices, int axis)
+struct ir_value *ir_build_gather(struct ir_builder *b, struct ir_value *x, struct ir_value *indices,
+                                 int axis)
 {
     struct ir_value *operands[2] = {x, indices};
     struct ir_attr a = ir_a_int("axis", axis);
     return first_result(ir_build(b, IR_OP_GATHER, 2, operands, 1, &a, -1));
 }
 
-struct ir_value *ir_build_reduce(struct ir_builder *b, enum ir_opcode code, struct ir_value *x, int n_axes,
-                                 const int64_t *axes, bool keepdims)
+struct ir_value *ir_build_reduce(struct ir_builder *b, enum ir_opcode code, struct ir_value *x,
+                                 int n_axes, const int64_t *axes, bool keepdims)
 {
     struct ir_attr a[2] = {ir_a_ints("axes", n_axes, axes), ir_a_int("keepdims", keepdims)};
     return build1(b, code, x, 2, a);
 }
 
-struct ir_value *ir_build_matmul(struct ir_builder *b, struct ir_value *x, struct ir_value *y, bool trans_a,
-                                 bool trans_b, enum dtype acc)
+struct ir_value *ir_build_matmul(struct ir_builder *b, struct ir_value *x, struct ir_value *y,
+                                 bool trans_a, bool trans_b, enum dtype acc)
 {
     struct ir_value *operands[2] = {x, y};
     struct ir_attr a[3];

@@ -156,7 +156,8 @@ const struct dim *dim_const(struct dim_ctx *ctx, int64_t value)
     return &n->d;
 }
 
-/* A symbol got narrower: everything made of it may have, too. Operands come before users in `nodes`. */
+/* A symbol got narrower: everything made of it may have, too. Operands come before users in
+ * `nodes`. */
 static void narrow_all(struct dim_ctx *ctx)
 {
     for (size_t i = 0; i < ctx->nodes.n; i++) set_range(&ctx->nodes.v[i]->d);
@@ -286,7 +287,8 @@ static const struct dim *intern_poly(struct dim_ctx *ctx, const struct dim_term 
     if (!node && size <= DIM_MAX_SIZE) {
         struct dim_term *copy = arena_dup(&ctx->arena, t, (size_t)n * sizeof *t);
         for (int i = 0; i < n; i++)
-            copy[i].atoms = arena_dup(&ctx->arena, t[i].atoms, (size_t)t[i].n_atoms * sizeof *t[i].atoms);
+            copy[i].atoms =
+                arena_dup(&ctx->arena, t[i].atoms, (size_t)t[i].n_atoms * sizeof *t[i].atoms);
         node = node_create(ctx, DIM_POLY);
         node->d.n_terms = n;
         node->d.terms = copy;
@@ -308,14 +310,16 @@ const struct dim *dim_from_terms(struct dim_ctx *ctx, const struct dim_term *t, 
     return intern_poly(ctx, t, n);
 }
 
-const struct dim *dim_monomial(struct dim_ctx *ctx, int64_t coeff, const struct dim *const *atoms, int n_atoms)
+const struct dim *dim_monomial(struct dim_ctx *ctx, int64_t coeff, const struct dim *const *atoms,
+                               int n_atoms)
 {
     if (coeff == 0) return dim_const(ctx, 0);
     struct dim_term t = {coeff, n_atoms, (const struct dim **)(uintptr_t)atoms};
     return dim_from_terms(ctx, &t, 1);
 }
 
-const struct dim *dim_atom(struct dim_ctx *ctx, enum dim_kind kind, const struct dim *a, const struct dim *b)
+const struct dim *dim_atom(struct dim_ctx *ctx, enum dim_kind kind, const struct dim *a,
+                           const struct dim *b)
 {
     const struct dim_node *na = (const struct dim_node *)a, *nb = (const struct dim_node *)b;
     int depth = 1 + (na->depth > nb->depth ? na->depth : nb->depth), size = 1 + na->size + nb->size;
@@ -353,21 +357,23 @@ static size_t cache_slot(enum dim_op op, const struct dim *a, const struct dim *
     return hash_bytes(key, sizeof key, 0) & (DIM_CACHE_SIZE - 1);
 }
 
-const struct dim *dim_cached(struct dim_ctx *ctx, enum dim_op op, const struct dim *a, const struct dim *b)
+const struct dim *dim_cached(struct dim_ctx *ctx, enum dim_op op, const struct dim *a,
+                             const struct dim *b)
 {
     const struct dim_cache_entry *e = &ctx->cache[cache_slot(op, a, b)];
     return e->a == a && e->b == b && e->op == op ? e->result : NULL;
 }
 
-const struct dim *dim_remember(struct dim_ctx *ctx, enum dim_op op, const struct dim *a, const struct dim *b,
-                               const struct dim *result)
+const struct dim *dim_remember(struct dim_ctx *ctx, enum dim_op op, const struct dim *a,
+                               const struct dim *b, const struct dim *result)
 {
     ctx->cache[cache_slot(op, a, b)] = (struct dim_cache_entry){a, b, result, op};
     return result;
 }
 
 /* a + k * b. */
-static const struct dim *add_scaled(struct dim_ctx *ctx, const struct dim *a, const struct dim *b, int64_t k)
+static const struct dim *add_scaled(struct dim_ctx *ctx, const struct dim *a, const struct dim *b,
+                                    int64_t k)
 {
     struct dim_single sa, sb;
     int na, nb, n = 0, i = 0, j = 0;
@@ -411,7 +417,8 @@ const struct dim *dim_sub(struct dim_ctx *ctx, const struct dim *a, const struct
 
 static int cmp_terms_q(const void *a, const void *b) { return dim_cmp_terms(a, b); }
 
-/* Product of two terms; the atoms are two sorted lists merged. False when a limit or the coefficient overflows. */
+/* Product of two terms; the atoms are two sorted lists merged. False when a limit or the
+ * coefficient overflows. */
 static bool term_mul(const struct dim_term *a, const struct dim_term *b, const struct dim **atoms,
                      struct dim_term *out)
 {
@@ -439,7 +446,8 @@ static const struct dim *mul(struct dim_ctx *ctx, const struct dim *a, const str
     INFC_ASSERT(out != NULL && atoms != NULL);
     bool fits = true;
     for (size_t k = 0; fits && k < n; k++)
-        fits = term_mul(&ta[k / (size_t)nb], &tb[k % (size_t)nb], atoms + k * DIM_MAX_ATOMS, &out[k]);
+        fits =
+            term_mul(&ta[k / (size_t)nb], &tb[k % (size_t)nb], atoms + k * DIM_MAX_ATOMS, &out[k]);
     size_t kept = 0;
     if (fits) qsort(out, n, sizeof *out, cmp_terms_q);
     for (size_t k = 0; fits && k < n;) {

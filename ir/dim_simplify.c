@@ -55,14 +55,17 @@ static int64_t constant_term(const struct dim *d)
     return last->n_atoms == 0 ? last->coeff : 0;
 }
 
-static const struct dim *negate(struct dim_ctx *ctx, const struct dim *d) { return dim_mulc(ctx, d, -1); }
+static const struct dim *negate(struct dim_ctx *ctx, const struct dim *d)
+{
+    return dim_mulc(ctx, d, -1);
+}
 
 /*
- * a = c * quotient + remainder by coefficients; of the constant term the remainder is in [0, c), of the others it has
- * the coefficient's sign (that keeps the range of the remainder tight). c > 0.
+ * a = c * quotient + remainder by coefficients; of the constant term the remainder is in [0, c), of
+ * the others it has the coefficient's sign (that keeps the range of the remainder tight). c > 0.
  */
-static void split_by_const(struct dim_ctx *ctx, const struct dim *a, int64_t c, const struct dim **quotient,
-                           const struct dim **remainder)
+static void split_by_const(struct dim_ctx *ctx, const struct dim *a, int64_t c,
+                           const struct dim **quotient, const struct dim **remainder)
 {
     struct dim_single s;
     int n;
@@ -111,7 +114,8 @@ static const struct dim *floordiv_const(struct dim_ctx *ctx, const struct dim *a
     split_by_const(ctx, a, c, &q, &r);
     int64_t low, high;
     bool bounded = r->lo != INT64_MIN && r->hi != DIM_INF;
-    if (bounded && dim_i64_floordiv(r->lo, c, &low) && dim_i64_floordiv(r->hi, c, &high) && low == high)
+    if (bounded && dim_i64_floordiv(r->lo, c, &low) && dim_i64_floordiv(r->hi, c, &high) &&
+        low == high)
         return dim_addc(ctx, q, low);
     int64_t g = content(r, c), k = constant_term(r), wide, shift;
     if (g > 1) return dim_add(ctx, q, floordiv_const(ctx, divide_coeffs(ctx, r, g), c / g));
@@ -148,12 +152,15 @@ const struct dim *dim_exact_div(struct dim_ctx *ctx, const struct dim *a, const 
     int na, nb;
     const struct dim_term *lead_b = dim_terms(b, &sb, &nb);
     const struct dim *atoms[DIM_MAX_ATOMS], *q = dim_const(ctx, 0), *rest = a;
-    /* The leading term of the rest falls strictly in the monomial order, so this ends; the bound is for hostile text. */
+    /* The leading term of the rest falls strictly in the monomial order, so this ends; the bound is
+     * for hostile text. */
     for (int step = 0; step < 4 * DIM_MAX_TERMS; step++) {
         if (dim_is(rest, 0)) return q;
         const struct dim_term *lead = dim_terms(rest, &sa, &na);
         int n = rest->kind == DIM_OVERFLOW ? -1 : dim_atoms_divide(lead, lead_b, atoms);
-        if (n < 0 || (lead_b->coeff == -1 && lead->coeff == INT64_MIN) || lead->coeff % lead_b->coeff) return NULL;
+        if (n < 0 || (lead_b->coeff == -1 && lead->coeff == INT64_MIN) ||
+            lead->coeff % lead_b->coeff)
+            return NULL;
         const struct dim *m = dim_monomial(ctx, lead->coeff / lead_b->coeff, atoms, n);
         q = dim_add(ctx, q, m);
         rest = dim_sub(ctx, rest, dim_mul(ctx, m, b));
@@ -206,7 +213,8 @@ static void cancel(struct dim_ctx *ctx, const struct dim **a, const struct dim *
     *b = qb;
 }
 
-static const struct dim *floordiv_symbolic(struct dim_ctx *ctx, const struct dim *a, const struct dim *b)
+static const struct dim *floordiv_symbolic(struct dim_ctx *ctx, const struct dim *a,
+                                           const struct dim *b)
 {
     const struct dim *q = dim_exact_div(ctx, a, b);
     if (q) return q;
@@ -228,7 +236,8 @@ const struct dim *dim_floordiv(struct dim_ctx *ctx, const struct dim *a, const s
     const struct dim *hit = dim_cached(ctx, DIM_OP_DIV, a, b);
     if (hit) return hit;
     return dim_remember(ctx, DIM_OP_DIV, a, b,
-                        dim_is_const(b) ? floordiv_const(ctx, a, b->value) : floordiv_symbolic(ctx, a, b));
+                        dim_is_const(b) ? floordiv_const(ctx, a, b->value)
+                                        : floordiv_symbolic(ctx, a, b));
 }
 
 const struct dim *dim_ceildiv(struct dim_ctx *ctx, const struct dim *a, const struct dim *b)
@@ -250,7 +259,8 @@ static const struct dim *mod_const(struct dim_ctx *ctx, const struct dim *a, int
     bool bounded = r->lo != INT64_MIN && r->hi != DIM_INF && dim_i64_floordiv(r->lo, c, &v);
     if (bounded && i64_sub(r->hi, v * c, &width) && width < c) return dim_addc(ctx, r, -v * c);
     const struct dim *inner = dim_addc(ctx, r, -k);
-    if (inner->kind == DIM_MOD && dim_is_const(inner->b) && inner->b->value > 0 && inner->b->value % c == 0)
+    if (inner->kind == DIM_MOD && dim_is_const(inner->b) && inner->b->value > 0 &&
+        inner->b->value % c == 0)
         return mod_const(ctx, dim_addc(ctx, inner->a, k), c);
     return dim_atom(ctx, DIM_MOD, r, dim_const(ctx, c));
 }
@@ -286,11 +296,13 @@ static bool is_proof_atom(const struct dim *d)
 }
 
 /* rest + k * atom >= 0, by bounds on the atom. */
-static bool prove_with_atom(struct dim_ctx *ctx, const struct dim *rest, int64_t k, const struct dim *atom, int depth)
+static bool prove_with_atom(struct dim_ctx *ctx, const struct dim *rest, int64_t k,
+                            const struct dim *atom, int depth)
 {
     if (k == INT64_MIN) return false;
     if (atom->kind == DIM_FLOORDIV) {
-        /* c*floordiv(e, c) lies in [e - c + 1, e]; and the sum is an integer: c*sum > -c is enough. */
+        /* c*floordiv(e, c) lies in [e - c + 1, e]; and the sum is an integer: c*sum > -c is enough.
+         */
         int64_t c = atom->b->value;
         const struct dim *bound = k < 0 ? atom->a : dim_addc(ctx, atom->a, 1 - c);
         const struct dim *d = dim_add(ctx, dim_mulc(ctx, rest, c), dim_mulc(ctx, bound, k));
@@ -313,14 +325,16 @@ bool dim_prove_ge0(struct dim_ctx *ctx, const struct dim *d, int depth)
     struct dim_single s;
     int n;
     const struct dim_term *t = dim_terms(d, &s, &n);
-    if (n > 16) return false; /* hostile text could make this search slow; real shapes have few terms */
+    if (n > 16)
+        return false; /* hostile text could make this search slow; real shapes have few terms */
     int tried = 0;
     const struct dim *store[DIM_MAX_ATOMS];
     struct dim_term common = common_atoms(d, store);
     if (n > 1 && common.n_atoms) {
         for (int i = 0; i < common.n_atoms; i++)
             if (common.atoms[i]->lo < 0) return false;
-        const struct dim *q = dim_exact_div(ctx, d, dim_monomial(ctx, 1, common.atoms, common.n_atoms));
+        const struct dim *q =
+            dim_exact_div(ctx, d, dim_monomial(ctx, 1, common.atoms, common.n_atoms));
         return q && dim_prove_ge0(ctx, q, depth - 1);
     }
     for (int i = 0; i < n && tried < 3; i++) {
@@ -370,13 +384,15 @@ static bool picks(struct dim_ctx *ctx, enum dim_kind kind, const struct dim *a, 
     return kind == DIM_MIN ? dim_known_le(ctx, a, b) : dim_known_le(ctx, b, a);
 }
 
-static const struct dim *pick(struct dim_ctx *ctx, enum dim_kind kind, const struct dim *a, const struct dim *b)
+static const struct dim *pick(struct dim_ctx *ctx, enum dim_kind kind, const struct dim *a,
+                              const struct dim *b)
 {
     if (picks(ctx, kind, a, b)) return a;
     if (picks(ctx, kind, b, a)) return b;
     const struct dim *leaves[MAX_LEAVES], *kept[MAX_LEAVES] = {NULL};
     int n = 0, m = 0;
-    if (!collect(a, kind, leaves, &n) || !collect(b, kind, leaves, &n)) return dim_atom(ctx, kind, a, b);
+    if (!collect(a, kind, leaves, &n) || !collect(b, kind, leaves, &n))
+        return dim_atom(ctx, kind, a, b);
     for (int i = 0; i < n; i++) {
         bool dominated = false;
         for (int j = 0; j < m && !dominated; j++) dominated = picks(ctx, kind, kept[j], leaves[i]);

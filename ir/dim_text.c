@@ -8,19 +8,22 @@
 
 /* ---- evaluation and substitution ---- */
 
-static bool eval_terms(const struct dim_ctx *ctx, const struct dim *d, const int64_t *values, int64_t *out)
+static bool eval_terms(const struct dim_ctx *ctx, const struct dim *d, const int64_t *values,
+                       int64_t *out)
 {
     *out = 0;
     for (int i = 0; i < d->n_terms; i++) {
         int64_t product = d->terms[i].coeff, v;
         for (int j = 0; j < d->terms[i].n_atoms; j++)
-            if (!dim_eval(ctx, d->terms[i].atoms[j], values, &v) || !i64_mul(product, v, &product)) return false;
+            if (!dim_eval(ctx, d->terms[i].atoms[j], values, &v) || !i64_mul(product, v, &product))
+                return false;
         if (!i64_add(*out, product, out)) return false;
     }
     return true;
 }
 
-bool dim_eval(const struct dim_ctx *ctx, const struct dim *d, const int64_t *sym_values, int64_t *out)
+bool dim_eval(const struct dim_ctx *ctx, const struct dim *d, const int64_t *sym_values,
+              int64_t *out)
 {
     int64_t a, b;
     switch (d->kind) {
@@ -45,8 +48,8 @@ bool dim_eval(const struct dim_ctx *ctx, const struct dim *d, const int64_t *sym
     }
 }
 
-static const struct dim *subst_terms(struct dim_ctx *ctx, const struct dim *d, const struct dim *const *repl,
-                                     size_t n_repl)
+static const struct dim *subst_terms(struct dim_ctx *ctx, const struct dim *d,
+                                     const struct dim *const *repl, size_t n_repl)
 {
     const struct dim *sum = dim_const(ctx, 0);
     for (int i = 0; i < d->n_terms; i++) {
@@ -58,7 +61,8 @@ static const struct dim *subst_terms(struct dim_ctx *ctx, const struct dim *d, c
     return sum;
 }
 
-const struct dim *dim_subst(struct dim_ctx *ctx, const struct dim *d, const struct dim *const *repl, size_t n_repl)
+const struct dim *dim_subst(struct dim_ctx *ctx, const struct dim *d, const struct dim *const *repl,
+                            size_t n_repl)
 {
     switch (d->kind) {
     case DIM_CONST:
@@ -70,7 +74,8 @@ const struct dim *dim_subst(struct dim_ctx *ctx, const struct dim *d, const stru
     case DIM_POLY: return subst_terms(ctx, d, repl, n_repl);
     default: break;
     }
-    const struct dim *a = dim_subst(ctx, d->a, repl, n_repl), *b = dim_subst(ctx, d->b, repl, n_repl);
+    const struct dim *a = dim_subst(ctx, d->a, repl, n_repl),
+                     *b = dim_subst(ctx, d->b, repl, n_repl);
     switch (d->kind) {
     case DIM_FLOORDIV: return dim_floordiv(ctx, a, b);
     case DIM_MOD: return dim_mod(ctx, a, b);
@@ -105,7 +110,8 @@ static void print_term(struct strbuf *out, const struct dim_term *t, bool first)
     bool minus = c < 0 && c != INT64_MIN;
     if (minus) c = -c;
     strbuf_puts(out, first ? (minus ? "-" : "") : (minus ? " - " : " + "));
-    if (c != 1 || t->n_atoms == 0) strbuf_printf(out, "%lld%s", (long long)c, t->n_atoms ? "*" : "");
+    if (c != 1 || t->n_atoms == 0)
+        strbuf_printf(out, "%lld%s", (long long)c, t->n_atoms ? "*" : "");
     for (int i = 0; i < t->n_atoms; i++) {
         if (i) strbuf_putc(out, '*');
         dim_print(out, t->atoms[i]);
@@ -143,7 +149,8 @@ static const struct dim *parse_sum(struct reader *r);
 
 static void skip_space(struct reader *r)
 {
-    while (r->p < r->end && (*r->p == ' ' || *r->p == '\t' || *r->p == '\n' || *r->p == '\r')) r->p++;
+    while (r->p < r->end && (*r->p == ' ' || *r->p == '\t' || *r->p == '\n' || *r->p == '\r'))
+        r->p++;
 }
 
 static bool accept(struct reader *r, char c)

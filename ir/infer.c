@@ -49,7 +49,8 @@ static const struct attr_row attr_rows[] = {
 #undef ATTR
 };
 
-static const char *const kind_names[] = {"int", "float", "string", "ints", "floats", "dims", "dtype", "const"};
+static const char *const kind_names[] = {"int",    "float", "string", "ints",
+                                         "floats", "dims",  "dtype",  "const"};
 
 static const struct attr_row *find_row(enum ir_opcode code, const char *name)
 {
@@ -66,26 +67,31 @@ static bool check_attrs(struct ir_module *m, struct ir_op *op)
         const struct attr_row *row = find_row(op->code, a->name);
         if (!row) return infer_fail(m, op, DIAG_IR_VERIFY, "has no attribute `%s`", a->name);
         if (row->kind != a->kind)
-            return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` must be of kind %s, not %s", a->name,
-                              kind_names[row->kind], kind_names[a->kind]);
+            return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` must be of kind %s, not %s",
+                              a->name, kind_names[row->kind], kind_names[a->kind]);
     }
     for (size_t i = 0; i < ARRAY_LEN(attr_rows); i++)
-        if (attr_rows[i].code == op->code && attr_rows[i].required && !ir_attr_find(op, attr_rows[i].name))
-            return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` is missing", attr_rows[i].name);
+        if (attr_rows[i].code == op->code && attr_rows[i].required &&
+            !ir_attr_find(op, attr_rows[i].name))
+            return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` is missing",
+                              attr_rows[i].name);
     return true;
 }
 
 bool infer_check(struct ir_module *m, struct ir_op *op)
 {
     const struct ir_op_info *info = ir_op_info(op->code);
-    if (op->n_operands < info->min_operands || (info->max_operands >= 0 && op->n_operands > info->max_operands))
-        return infer_fail(m, op, DIAG_IR_VERIFY, "takes %d to %d operands, not %d", info->min_operands,
-                          info->max_operands, op->n_operands);
+    if (op->n_operands < info->min_operands ||
+        (info->max_operands >= 0 && op->n_operands > info->max_operands))
+        return infer_fail(m, op, DIAG_IR_VERIFY, "takes %d to %d operands, not %d",
+                          info->min_operands, info->max_operands, op->n_operands);
     int required = info->max_operands < 0 ? op->n_operands : info->min_operands;
     for (int i = 0; i < required; i++)
-        if (!op->operands[i].value) return infer_fail(m, op, DIAG_IR_VERIFY, "operand %d is missing", i);
+        if (!op->operands[i].value)
+            return infer_fail(m, op, DIAG_IR_VERIFY, "operand %d is missing", i);
     if (info->n_results >= 0 && op->n_results != info->n_results)
-        return infer_fail(m, op, DIAG_IR_VERIFY, "has %d results, not %d", info->n_results, op->n_results);
+        return infer_fail(m, op, DIAG_IR_VERIFY, "has %d results, not %d", info->n_results,
+                          op->n_results);
     int regions = op->code == IR_OP_IF ? 2 : op->code == IR_OP_GROUP ? 1 : 0;
     if (op->n_regions != regions)
         return infer_fail(m, op, DIAG_IR_VERIFY, "has %d regions, not %d", regions, op->n_regions);
@@ -94,13 +100,13 @@ bool infer_check(struct ir_module *m, struct ir_op *op)
 
 /* ---- attribute values ---- */
 
-bool infer_int(struct ir_module *m, const struct ir_op *op, const char *name, int64_t lo, int64_t hi, int64_t dflt,
-               int64_t *out)
+bool infer_int(struct ir_module *m, const struct ir_op *op, const char *name, int64_t lo,
+               int64_t hi, int64_t dflt, int64_t *out)
 {
     *out = ir_attr_int(op, name, dflt);
     if (*out >= lo && *out <= hi) return true;
-    return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` is %lld, but must be in [%lld, %lld]", name,
-                      (long long)*out, (long long)lo, (long long)hi);
+    return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` is %lld, but must be in [%lld, %lld]",
+                      name, (long long)*out, (long long)lo, (long long)hi);
 }
 
 bool infer_axis(struct ir_module *m, const struct ir_op *op, const char *name, int rank, int *out)
@@ -124,7 +130,8 @@ bool infer_real(struct ir_module *m, const struct ir_op *op, const char *name, d
 {
     double v = ir_attr_float(op, name, lo);
     if (isfinite(v) && v >= lo && v <= hi) return true;
-    return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` is %g, but must be in [%g, %g]", name, v, lo, hi);
+    return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` is %g, but must be in [%g, %g]", name,
+                      v, lo, hi);
 }
 
 bool infer_word(struct ir_module *m, const struct ir_op *op, const char *name, const char *words)
@@ -138,33 +145,37 @@ bool infer_word(struct ir_module *m, const struct ir_op *op, const char *name, c
         p += n;
         p += *p == ' ';
     }
-    return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` is \"%s\", but must be one of: %s", name, given, words);
+    return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` is \"%s\", but must be one of: %s",
+                      name, given, words);
 }
 
-bool infer_ints(struct ir_module *m, const struct ir_op *op, const char *name, int count, int64_t lo, int64_t hi,
-                int64_t dflt, int64_t *out)
+bool infer_ints(struct ir_module *m, const struct ir_op *op, const char *name, int count,
+                int64_t lo, int64_t hi, int64_t dflt, int64_t *out)
 {
     int n;
     const int64_t *v = ir_attr_ints(op, name, &n);
     if (v && n != count)
-        return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` has %d entries, but must have %d", name, n, count);
+        return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` has %d entries, but must have %d",
+                          name, n, count);
     for (int i = 0; i < count; i++) {
         out[i] = v ? v[i] : dflt;
         if (out[i] < lo || out[i] > hi)
-            return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s`[%d] is %lld, but must be in [%lld, %lld]", name,
-                              i, (long long)out[i], (long long)lo, (long long)hi);
+            return infer_fail(m, op, DIAG_IR_VERIFY,
+                              "attribute `%s`[%d] is %lld, but must be in [%lld, %lld]", name, i,
+                              (long long)out[i], (long long)lo, (long long)hi);
     }
     return true;
 }
 
-bool infer_dims(struct ir_module *m, const struct ir_op *op, const char *name, int count, const struct dim **out,
-                int *out_count)
+bool infer_dims(struct ir_module *m, const struct ir_op *op, const char *name, int count,
+                const struct dim **out, int *out_count)
 {
     int n;
     const struct dim *const *v = ir_attr_dims(op, name, &n);
     if (!v) n = count < 0 ? 0 : count;
     if (count < 0 ? n > IR_MAX_RANK : n != count)
-        return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `%s` has %d entries, but must have %s%d", name, n,
+        return infer_fail(m, op, DIAG_IR_VERIFY,
+                          "attribute `%s` has %d entries, but must have %s%d", name, n,
                           count < 0 ? "at most " : "", count < 0 ? IR_MAX_RANK : count);
     for (int i = 0; i < n; i++) {
         out[i] = v ? v[i] : dim_const(m->dims, 0);
@@ -177,19 +188,21 @@ bool infer_dims(struct ir_module *m, const struct ir_op *op, const char *name, i
 
 /* ---- comparisons ---- */
 
-static void add_check(struct ir_module *m, const struct dim *a, const struct dim *b, bool is_le, const char *text)
+static void add_check(struct ir_module *m, const struct dim *a, const struct dim *b, bool is_le,
+                      const char *text)
 {
     for (size_t i = 0; i < m->checks.n; i++) {
         const struct ir_check *c = &m->checks.v[i];
-        if (c->is_le == is_le && ((c->a == a && c->b == b) || (!is_le && c->a == b && c->b == a))) return;
+        if (c->is_le == is_le && ((c->a == a && c->b == b) || (!is_le && c->a == b && c->b == a)))
+            return;
     }
     struct ir_check c = {a, b, is_le, arena_strdup(&m->arena, text)};
     vec_push(&m->arena, &m->checks, c);
 }
 
 /* "what: 5 and n + 1", for messages. */
-static void put_pair(struct strbuf *s, const struct ir_loc *loc, const char *what, const struct dim *a,
-                     const char *between, const struct dim *b)
+static void put_pair(struct strbuf *s, const struct ir_loc *loc, const char *what,
+                     const struct dim *a, const char *between, const struct dim *b)
 {
     if (loc && loc->text[0]) strbuf_printf(s, "%s: ", loc->text);
     strbuf_printf(s, "%s: ", what);
@@ -198,8 +211,8 @@ static void put_pair(struct strbuf *s, const struct ir_loc *loc, const char *wha
     dim_print(s, b);
 }
 
-bool ir_require_equal(struct ir_module *m, const struct ir_loc *loc, const struct dim *a, const struct dim *b,
-                      const char *what)
+bool ir_require_equal(struct ir_module *m, const struct ir_loc *loc, const struct dim *a,
+                      const struct dim *b, const char *what)
 {
     bool overflow = a->kind == DIM_OVERFLOW || b->kind == DIM_OVERFLOW;
     if (a == b && !overflow) return true;
@@ -221,7 +234,8 @@ bool ir_require_equal(struct ir_module *m, const struct ir_loc *loc, const struc
     return ok;
 }
 
-bool infer_eq(struct ir_module *m, const struct ir_op *op, const struct dim *a, const struct dim *b, const char *what)
+bool infer_eq(struct ir_module *m, const struct ir_op *op, const struct dim *a, const struct dim *b,
+              const char *what)
 {
     bool overflow = a->kind == DIM_OVERFLOW || b->kind == DIM_OVERFLOW;
     if (!overflow && !dim_known_ne(m->dims, a, b)) return ir_require_equal(m, op->loc, a, b, what);
@@ -232,7 +246,8 @@ bool infer_eq(struct ir_module *m, const struct ir_op *op, const struct dim *a, 
     return false;
 }
 
-bool infer_le(struct ir_module *m, const struct ir_op *op, const struct dim *a, const struct dim *b, const char *what)
+bool infer_le(struct ir_module *m, const struct ir_op *op, const struct dim *a, const struct dim *b,
+              const char *what)
 {
     if (dim_known_le(m->dims, a, b)) return true;
     bool overflow = a->kind == DIM_OVERFLOW || b->kind == DIM_OVERFLOW;
@@ -246,8 +261,9 @@ bool infer_le(struct ir_module *m, const struct ir_op *op, const struct dim *a, 
 }
 
 /* op may be NULL: then messages name loc alone. */
-static bool broadcast(struct ir_module *m, const struct ir_op *op, const struct ir_loc *loc, const struct ir_type *a,
-                      const struct ir_type *b, const struct dim **out, int *out_rank)
+static bool broadcast(struct ir_module *m, const struct ir_op *op, const struct ir_loc *loc,
+                      const struct ir_type *a, const struct ir_type *b, const struct dim **out,
+                      int *out_rank)
 {
     static const char what[] = "dims of operands that broadcast";
     int rank = a->rank > b->rank ? a->rank : b->rank;
@@ -258,7 +274,8 @@ static bool broadcast(struct ir_module *m, const struct ir_op *op, const struct 
             out[i] = !da || (db && dim_is(da, 1)) ? db : da;
             continue;
         }
-        if (op ? !infer_eq(m, op, da, db, what) : !ir_require_equal(m, loc, da, db, what)) return false;
+        if (op ? !infer_eq(m, op, da, db, what) : !ir_require_equal(m, loc, da, db, what))
+            return false;
         out[i] = dim_is_const(db) ? db : da;
     }
     *out_rank = rank;
@@ -271,18 +288,20 @@ bool ir_broadcast_dims(struct ir_module *m, const struct ir_loc *loc, const stru
     return broadcast(m, NULL, loc, a, b, out, out_rank);
 }
 
-bool infer_join(struct ir_module *m, const struct ir_op *op, const struct ir_type *a, const struct ir_type *b,
-                     const struct dim **out, int *out_rank)
+bool infer_join(struct ir_module *m, const struct ir_op *op, const struct ir_type *a,
+                const struct ir_type *b, const struct dim **out, int *out_rank)
 {
     return broadcast(m, op, op->loc, a, b, out, out_rank);
 }
 
 /* ---- operands and results ---- */
 
-bool infer_set(struct ir_module *m, struct ir_op *op, int i, enum dtype dtype, int rank, const struct dim *const *dims)
+bool infer_set(struct ir_module *m, struct ir_op *op, int i, enum dtype dtype, int rank,
+               const struct dim *const *dims)
 {
     if (rank > IR_MAX_RANK)
-        return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "the result would have rank %d; at most %d is supported", rank,
+        return infer_fail(m, op, DIAG_SHAPE_MISMATCH,
+                          "the result would have rank %d; at most %d is supported", rank,
                           IR_MAX_RANK);
     for (int k = 0; k < rank; k++) {
         if (dims[k]->kind == DIM_OVERFLOW)
@@ -302,7 +321,8 @@ bool infer_rank(struct ir_module *m, const struct ir_op *op, int operand, int ra
 bool infer_dtype(struct ir_module *m, const struct ir_op *op, int operand, enum dtype dtype)
 {
     if (infer_type(op, operand)->dtype == dtype) return true;
-    return infer_fail(m, op, DIAG_DTYPE_MISMATCH, "operand %d must be %s", operand, dtype_name(dtype));
+    return infer_fail(m, op, DIAG_DTYPE_MISMATCH, "operand %d must be %s", operand,
+                      dtype_name(dtype));
 }
 
 bool infer_class(struct ir_module *m, const struct ir_op *op, int operand, unsigned classes)
@@ -312,8 +332,9 @@ bool infer_class(struct ir_module *m, const struct ir_op *op, int operand, unsig
     if ((classes & INFER_FLOAT && dtype_is_float(d)) || (classes & INFER_INT && dtype_is_int(d)) ||
         (classes & INFER_BOOL && d == DT_BOOL))
         return true;
-    return infer_fail(m, op, DIAG_DTYPE_UNSUPPORTED, "operand %d must be of a%s%s%s type, not %s", operand,
-                      classes & INFER_FLOAT ? " float" : "",
-                      classes & INFER_INT ? (classes & INFER_FLOAT ? " or integer" : "n integer") : "",
+    return infer_fail(m, op, DIAG_DTYPE_UNSUPPORTED, "operand %d must be of a%s%s%s type, not %s",
+                      operand, classes & INFER_FLOAT ? " float" : "",
+                      classes & INFER_INT ? (classes & INFER_FLOAT ? " or integer" : "n integer")
+                                          : "",
                       classes & INFER_BOOL ? " or bool" : "", dtype_name(d));
 }

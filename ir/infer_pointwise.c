@@ -7,7 +7,8 @@ static bool same_dtypes(struct ir_module *m, struct ir_op *op, int from, int to)
 {
     for (int i = from + 1; i <= to; i++)
         if (infer_type(op, i)->dtype != infer_type(op, from)->dtype)
-            return infer_fail(m, op, DIAG_DTYPE_MISMATCH, "operands %d and %d must have one element type", from, i);
+            return infer_fail(m, op, DIAG_DTYPE_MISMATCH,
+                              "operands %d and %d must have one element type", from, i);
     return true;
 }
 
@@ -40,7 +41,8 @@ bool infer_same(struct ir_module *m, struct ir_op *op)
     if (!infer_class(m, op, 0, classes)) return false;
     if (op->code == IR_OP_CUM_SUM || op->code == IR_OP_CUM_PROD) {
         if (!infer_axis(m, op, "axis", infer_type(op, 0)->rank, &axis) ||
-            !infer_flag(m, op, "exclusive", false, &flag) || !infer_flag(m, op, "reverse", false, &flag))
+            !infer_flag(m, op, "exclusive", false, &flag) ||
+            !infer_flag(m, op, "reverse", false, &flag))
             return false;
     }
     return set_like(m, op, infer_type(op, 0)->dtype);
@@ -60,8 +62,8 @@ bool infer_test(struct ir_module *m, struct ir_op *op)
 {
     bool flag;
     if (!infer_class(m, op, 0, INFER_FLOAT)) return false;
-    if (op->code == IR_OP_ISINF &&
-        (!infer_flag(m, op, "negative", true, &flag) || !infer_flag(m, op, "positive", true, &flag)))
+    if (op->code == IR_OP_ISINF && (!infer_flag(m, op, "negative", true, &flag) ||
+                                    !infer_flag(m, op, "positive", true, &flag)))
         return false;
     return set_like(m, op, DT_BOOL);
 }
@@ -86,7 +88,8 @@ bool infer_cast(struct ir_module *m, struct ir_op *op)
 bool infer_bitcast(struct ir_module *m, struct ir_op *op)
 {
     enum dtype to, from = infer_type(op, 0)->dtype;
-    if (!infer_class(m, op, 0, INFER_NUMBER | INFER_BOOL) || !target_dtype(m, op, &to)) return false;
+    if (!infer_class(m, op, 0, INFER_NUMBER | INFER_BOOL) || !target_dtype(m, op, &to))
+        return false;
     if (dtype_bits(from) != dtype_bits(to))
         return infer_fail(m, op, DIAG_DTYPE_MISMATCH, "%s has %u bits, %s has %u", dtype_name(from),
                           dtype_bits(from), dtype_name(to), dtype_bits(to));
@@ -120,8 +123,8 @@ bool infer_pow(struct ir_module *m, struct ir_op *op)
 bool infer_compare(struct ir_module *m, struct ir_op *op)
 {
     bool equality = op->code == IR_OP_EQ || op->code == IR_OP_NE;
-    return infer_class(m, op, 0, equality ? INFER_NUMBER | INFER_BOOL : INFER_NUMBER) && same_dtypes(m, op, 0, 1) &&
-           set_broadcast(m, op, DT_BOOL);
+    return infer_class(m, op, 0, equality ? INFER_NUMBER | INFER_BOOL : INFER_NUMBER) &&
+           same_dtypes(m, op, 0, 1) && set_broadcast(m, op, DT_BOOL);
 }
 
 bool infer_select(struct ir_module *m, struct ir_op *op)

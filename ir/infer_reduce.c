@@ -5,7 +5,8 @@
 #include "ir/infer.h"
 
 /* x without the axes of the bit set, or with 1 in their place. */
-static bool set_reduced(struct ir_module *m, struct ir_op *op, enum dtype dtype, unsigned axes, bool keepdims)
+static bool set_reduced(struct ir_module *m, struct ir_op *op, enum dtype dtype, unsigned axes,
+                        bool keepdims)
 {
     const struct ir_type *x = infer_type(op, 0);
     const struct dim *dims[IR_MAX_RANK];
@@ -25,13 +26,16 @@ bool infer_reduce(struct ir_module *m, struct ir_op *op)
     unsigned set = 0;
     int n;
     ir_attr_ints(op, "axes", &n);
-    if (n > x->rank) return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `axes` has more entries than the rank");
+    if (n > x->rank)
+        return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `axes` has more entries than the rank");
     if (!infer_class(m, op, 0, extreme ? INFER_NUMBER | INFER_BOOL : INFER_NUMBER) ||
-        !infer_ints(m, op, "axes", n, 0, x->rank - 1, 0, axes) || !infer_flag(m, op, "keepdims", false, &keepdims))
+        !infer_ints(m, op, "axes", n, 0, x->rank - 1, 0, axes) ||
+        !infer_flag(m, op, "keepdims", false, &keepdims))
         return false;
     for (int i = 0; i < n; i++) {
         if (set >> axes[i] & 1)
-            return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `axes` names axis %d twice", (int)axes[i]);
+            return infer_fail(m, op, DIAG_IR_VERIFY, "attribute `axes` names axis %d twice",
+                              (int)axes[i]);
         set |= 1u << axes[i];
     }
     return set_reduced(m, op, x->dtype, set, keepdims);
@@ -43,7 +47,8 @@ bool infer_arg(struct ir_module *m, struct ir_op *op)
     bool keepdims, last;
     int axis;
     return infer_class(m, op, 0, INFER_NUMBER) && infer_axis(m, op, "axis", x->rank, &axis) &&
-           infer_flag(m, op, "keepdims", false, &keepdims) && infer_flag(m, op, "last", false, &last) &&
+           infer_flag(m, op, "keepdims", false, &keepdims) &&
+           infer_flag(m, op, "last", false, &last) &&
            infer_le(m, op, dim_const(m->dims, 1), x->dims[axis], "the axis to choose from") &&
            set_reduced(m, op, DT_I64, 1u << axis, keepdims);
 }
@@ -59,7 +64,8 @@ bool infer_topk(struct ir_module *m, struct ir_op *op)
         !infer_le(m, op, k, x->dims[axis], "k of topk"))
         return false;
     for (int i = 0; i < x->rank; i++) dims[i] = i == axis ? k : x->dims[i];
-    return infer_set(m, op, 0, x->dtype, x->rank, dims) && infer_set(m, op, 1, DT_I64, x->rank, dims);
+    return infer_set(m, op, 0, x->dtype, x->rank, dims) &&
+           infer_set(m, op, 1, DT_I64, x->rank, dims);
 }
 
 bool infer_acc(struct ir_module *m, struct ir_op *op, enum dtype *out)
@@ -70,12 +76,14 @@ bool infer_acc(struct ir_module *m, struct ir_op *op, enum dtype *out)
     if (dtype_class(*out) != DTC_FLOAT && !dtype_is_int(*out))
         return infer_fail(m, op, DIAG_DTYPE_UNSUPPORTED, "cannot sum in %s", dtype_name(*out));
     if (dtype_is_float(a) != dtype_is_float(*out) || dtype_bits(*out) < dtype_bits(a))
-        return infer_fail(m, op, DIAG_DTYPE_MISMATCH, "sums of %s cannot be %s", dtype_name(a), dtype_name(*out));
+        return infer_fail(m, op, DIAG_DTYPE_MISMATCH, "sums of %s cannot be %s", dtype_name(a),
+                          dtype_name(*out));
     /* u8 times i8 is fine when the sum's type is wider than both. */
     bool mixed = dtype_is_int(a) && dtype_is_int(b) && dtype_bits(*out) > dtype_bits(a) &&
                  dtype_bits(*out) > dtype_bits(b);
     if (a != b && !mixed)
-        return infer_fail(m, op, DIAG_DTYPE_MISMATCH, "operands 0 and 1 must have one element type");
+        return infer_fail(m, op, DIAG_DTYPE_MISMATCH,
+                          "operands 0 and 1 must have one element type");
     return true;
 }
 
@@ -115,10 +123,12 @@ bool infer_layer_norm(struct ir_module *m, struct ir_op *op)
         const struct ir_type *s = infer_type(op, i);
         if (!infer_dtype(m, op, i, x->dtype)) return false;
         if (s->rank > x->rank)
-            return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "operand %d must broadcast to operand 0", i);
+            return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "operand %d must broadcast to operand 0",
+                              i);
         for (int k = 0; k < s->rank; k++)
             if (!dim_is(s->dims[k], 1) &&
-                !infer_eq(m, op, s->dims[k], x->dims[x->rank - s->rank + k], "dims of scale or bias"))
+                !infer_eq(m, op, s->dims[k], x->dims[x->rank - s->rank + k],
+                          "dims of scale or bias"))
                 return false;
     }
     return infer_set(m, op, 0, x->dtype, x->rank, x->dims);
@@ -131,19 +141,26 @@ bool infer_dft(struct ir_module *m, struct ir_op *op)
     bool inverse, onesided;
     int axis;
     if (!infer_class(m, op, 0, INFER_FLOAT)) return false;
-    if (x->rank < 2) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "operand 0 must have rank 2 or more");
+    if (x->rank < 2)
+        return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "operand 0 must have rank 2 or more");
     const struct dim *last = x->dims[x->rank - 1];
     if (!dim_is(last, 1) && !dim_is(last, 2))
-        return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "the last dim must be 1 (real) or 2 (complex)");
-    if (!infer_axis(m, op, "axis", x->rank - 1, &axis) || !infer_dims(m, op, "length", 1, &length, NULL) ||
-        !infer_flag(m, op, "inverse", false, &inverse) || !infer_flag(m, op, "onesided", false, &onesided))
+        return infer_fail(m, op, DIAG_SHAPE_MISMATCH,
+                          "the last dim must be 1 (real) or 2 (complex)");
+    if (!infer_axis(m, op, "axis", x->rank - 1, &axis) ||
+        !infer_dims(m, op, "length", 1, &length, NULL) ||
+        !infer_flag(m, op, "inverse", false, &inverse) ||
+        !infer_flag(m, op, "onesided", false, &onesided))
         return false;
     if (onesided && (inverse || dim_is(last, 2)))
-        return infer_fail(m, op, DIAG_IR_VERIFY, "onesided needs a forward transform of real numbers");
+        return infer_fail(m, op, DIAG_IR_VERIFY,
+                          "onesided needs a forward transform of real numbers");
     if (!ir_attr_find(op, "length")) length = x->dims[axis];
     if (!infer_le(m, op, dim_const(m->dims, 1), length, "length of a transform")) return false;
     for (int k = 0; k < x->rank - 1; k++) dims[k] = x->dims[k];
-    dims[axis] = onesided ? dim_addc(m->dims, dim_floordiv(m->dims, length, dim_const(m->dims, 2)), 1) : length;
+    dims[axis] = onesided
+                     ? dim_addc(m->dims, dim_floordiv(m->dims, length, dim_const(m->dims, 2)), 1)
+                     : length;
     dims[x->rank - 1] = dim_const(m->dims, 2);
     return infer_set(m, op, 0, x->dtype, x->rank, dims);
 }
@@ -152,7 +169,8 @@ bool infer_det(struct ir_module *m, struct ir_op *op)
 {
     const struct ir_type *x = infer_type(op, 0);
     if (!infer_class(m, op, 0, INFER_FLOAT)) return false;
-    if (x->rank < 2) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "operand 0 must have rank 2 or more");
+    if (x->rank < 2)
+        return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "operand 0 must have rank 2 or more");
     return infer_eq(m, op, x->dims[x->rank - 2], x->dims[x->rank - 1], "sides of a matrix") &&
            infer_set(m, op, 0, x->dtype, x->rank - 2, x->dims);
 }

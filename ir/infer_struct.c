@@ -19,7 +19,8 @@ bool infer_constant(struct ir_module *m, struct ir_op *op)
     size_t element = dtype_bytes(c->type.dtype);
     if (element && !c->type.enc &&
         (!size_mul(c->splat ? 1 : (size_t)elems, element, &want) || want != c->n_bytes))
-        return infer_fail(m, op, DIAG_IR_VERIFY, "constant @%s holds %zu bytes, which does not fit its type", c->name,
+        return infer_fail(m, op, DIAG_IR_VERIFY,
+                          "constant @%s holds %zu bytes, which does not fit its type", c->name,
                           c->n_bytes);
     op->results[0].type = c->type;
     return true;
@@ -31,9 +32,11 @@ bool infer_dimvec(struct ir_module *m, struct ir_op *op)
     bool scalar;
     const struct dim *const *dims = ir_attr_dims(op, "dims", &n);
     if (!infer_flag(m, op, "scalar", false, &scalar)) return false;
-    if (scalar && n != 1) return infer_fail(m, op, DIAG_IR_VERIFY, "a scalar takes one dim, not %d", n);
+    if (scalar && n != 1)
+        return infer_fail(m, op, DIAG_IR_VERIFY, "a scalar takes one dim, not %d", n);
     for (int i = 0; i < n; i++)
-        if (dims[i]->kind == DIM_OVERFLOW) return infer_fail(m, op, DIAG_IR_VERIFY, "dim %d overflows", i);
+        if (dims[i]->kind == DIM_OVERFLOW)
+            return infer_fail(m, op, DIAG_IR_VERIFY, "dim %d overflows", i);
     const struct dim *length = dim_const(m->dims, n);
     return infer_set(m, op, 0, DT_I64, scalar ? 0 : 1, &length);
 }
@@ -58,8 +61,8 @@ static struct ir_op *find_yield(struct ir_module *m, struct ir_op *op, int r)
         return NULL;
     }
     if (last->n_operands != op->n_results) {
-        infer_fail(m, op, DIAG_IR_VERIFY, "region %d yields %d values for %d results", r, last->n_operands,
-                   op->n_results);
+        infer_fail(m, op, DIAG_IR_VERIFY, "region %d yields %d values for %d results", r,
+                   last->n_operands, op->n_results);
         return NULL;
     }
     for (int i = 0; i < last->n_operands; i++) {
@@ -86,7 +89,8 @@ bool infer_if(struct ir_module *m, struct ir_op *op)
     for (int i = 0; i < op->n_results; i++) {
         const struct ir_type *a = infer_type(yields[0], i), *b = infer_type(yields[1], i);
         if (!ir_type_equal(a, b))
-            return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "both regions must yield the same type for result %d", i);
+            return infer_fail(m, op, DIAG_SHAPE_MISMATCH,
+                              "both regions must yield the same type for result %d", i);
         op->results[i].type = *a;
     }
     return true;
@@ -96,11 +100,12 @@ bool infer_group(struct ir_module *m, struct ir_op *op)
 {
     struct ir_block *b = op->regions[0];
     if (b->n_args != op->n_operands)
-        return infer_fail(m, op, DIAG_IR_VERIFY, "the region has %d arguments for %d operands", b->n_args,
-                          op->n_operands);
+        return infer_fail(m, op, DIAG_IR_VERIFY, "the region has %d arguments for %d operands",
+                          b->n_args, op->n_operands);
     for (int i = 0; i < b->n_args; i++)
         if (!ir_type_equal(&b->args[i]->type, infer_type(op, i)))
-            return infer_fail(m, op, DIAG_IR_VERIFY, "argument %d of the region does not have its operand's type", i);
+            return infer_fail(m, op, DIAG_IR_VERIFY,
+                              "argument %d of the region does not have its operand's type", i);
     struct ir_op *yield = find_yield(m, op, 0);
     if (!yield) return false;
     for (int i = 0; i < op->n_results; i++) op->results[i].type = *infer_type(yield, i);

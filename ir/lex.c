@@ -135,7 +135,8 @@ const struct dim *lex_dim(struct lexer *x, struct dim_ctx *ctx)
     return d;
 }
 
-bool lex_dims(struct lexer *x, struct dim_ctx *ctx, char close, int max, const struct dim **out, int *n)
+bool lex_dims(struct lexer *x, struct dim_ctx *ctx, char close, int max, const struct dim **out,
+              int *n)
 {
     *n = 0;
     while (!lex_accept(x, close)) {

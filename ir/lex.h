@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reading of tensor IR text character by character. White space and `//` comments separate; newlines mean nothing.
- * The first error is reported as "file:line:column" and sticks: afterwards everything fails quietly.
+ * Reading of tensor IR text character by character. White space and `//` comments separate;
+ * newlines mean nothing. The first error is reported as "file:line:column" and sticks: afterwards
+ * everything fails quietly.
  */
 #ifndef INFC_IR_LEX_H
 #define INFC_IR_LEX_H
@@ -34,12 +35,14 @@ const char *lex_word(struct lexer *x);
 /* A name: plain or quoted. NULL after an error. */
 const char *lex_name(struct lexer *x);
 const char *lex_string(struct lexer *x);
-/* The characters of a number, inf or nan (possibly negative), for ir_read_*. NULL after an error. */
+/* The characters of a number, inf or nan (possibly negative), for ir_read_*. NULL after an error.
+ */
 const char *lex_number(struct lexer *x);
 bool lex_int(struct lexer *x, int64_t *out);
 const struct dim *lex_dim(struct lexer *x, struct dim_ctx *ctx);
 /* Dims up to the closing character (consumed); at most max of them. */
-bool lex_dims(struct lexer *x, struct dim_ctx *ctx, char close, int max, const struct dim **out, int *n);
+bool lex_dims(struct lexer *x, struct dim_ctx *ctx, char close, int max, const struct dim **out,
+              int *n);
 bool lex_type(struct lexer *x, struct ir_module *m, struct ir_type *out);
 
 #endif

@@ -27,7 +27,8 @@ void ir_module_destroy(struct ir_module *m)
 
 /* ---- types ---- */
 
-struct ir_type ir_type_make(struct ir_module *m, enum dtype dtype, int rank, const struct dim *const *dims)
+struct ir_type ir_type_make(struct ir_module *m, enum dtype dtype, int rank,
+                            const struct dim *const *dims)
 {
     INFC_ASSERT(rank >= 0 && rank <= IR_MAX_RANK);
     const struct dim **copy = ARENA_ARRAY(&m->arena, const struct dim *, rank);
@@ -94,7 +95,8 @@ static bool loc_has_part(const char *text, const char *part, size_t len)
     return false;
 }
 
-const struct ir_loc *ir_loc_join(struct ir_module *m, const struct ir_loc *a, const struct ir_loc *b)
+const struct ir_loc *ir_loc_join(struct ir_module *m, const struct ir_loc *a,
+                                 const struct ir_loc *b)
 {
     if (!a || !a->text[0]) return b;
     if (!b || !b->text[0] || a == b) return a;
@@ -149,7 +151,8 @@ struct ir_value *ir_func_add_input(struct ir_func *f, const char *name, struct i
     return ir_block_add_arg(f->module, f->body, type, name);
 }
 
-void ir_func_set_outputs(struct ir_func *f, int n, struct ir_value *const *values, const char *const *names)
+void ir_func_set_outputs(struct ir_func *f, int n, struct ir_value *const *values,
+                         const char *const *names)
 {
     struct arena *a = &f->module->arena;
     f->output_names = ARENA_ARRAY(a, const char *, n);
@@ -166,7 +169,8 @@ struct ir_block *ir_block_create(struct ir_module *m, struct ir_func *f, struct 
     return b;
 }
 
-struct ir_value *ir_block_add_arg(struct ir_module *m, struct ir_block *b, struct ir_type type, const char *name)
+struct ir_value *ir_block_add_arg(struct ir_module *m, struct ir_block *b, struct ir_type type,
+                                  const char *name)
 {
     struct ir_value *v = ARENA_NEW(&m->arena, struct ir_value);
     v->type = type;
@@ -223,7 +227,8 @@ bool ir_value_has_one_use(const struct ir_value *v) { return v->uses && !v->uses
 /* ---- ops ---- */
 
 struct ir_op *ir_op_create(struct ir_module *m, enum ir_opcode code, int n_operands,
-                           struct ir_value *const *operands, int n_results, const struct ir_loc *loc)
+                           struct ir_value *const *operands, int n_results,
+                           const struct ir_loc *loc)
 {
     struct ir_op *op = ARENA_NEW(&m->arena, struct ir_op);
     op->code = code;
@@ -252,7 +257,8 @@ void ir_op_add_region(struct ir_module *m, struct ir_op *op, struct ir_block *b)
 }
 
 /* Links op between prev and next of block b; either may be NULL at the ends. */
-static void link_between(struct ir_block *b, struct ir_op *prev, struct ir_op *op, struct ir_op *next)
+static void link_between(struct ir_block *b, struct ir_op *prev, struct ir_op *op,
+                         struct ir_op *next)
 {
     INFC_ASSERT(op->block == NULL);
     op->block = b;
@@ -288,7 +294,8 @@ void ir_op_unlink(struct ir_op *op)
     op->prev = op->next = NULL;
 }
 
-/* The ops inside go too, users before their operands, so that captured outer values lose these uses. */
+/* The ops inside go too, users before their operands, so that captured outer values lose these
+ * uses. */
 static void erase_block_ops(struct ir_block *b)
 {
     while (b->last) ir_op_erase(b->last);

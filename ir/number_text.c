@@ -48,7 +48,8 @@ static void put_float_element(struct strbuf *out, enum dtype dtype, const unsign
     unsigned char back[8];
     float_encode(dtype, v, false, back);
     bool exact = !isnan(v) && !memcmp(back, p, dtype_bytes(dtype));
-    /* Narrow types get the digits of their exact value: the fewest that do would look like another number. */
+    /* Narrow types get the digits of their exact value: the fewest that do would look like another
+     * number. */
     if (exact && put_decimal(out, v, dtype, dtype_bytes(dtype) >= 4 ? p : NULL)) return;
     strbuf_puts(out, "0x");
     for (size_t i = dtype_bytes(dtype); i-- > 0;) strbuf_printf(out, "%02x", p[i]);
@@ -84,7 +85,8 @@ bool ir_read_double(const char *text, double *out)
     return !*end && isfinite(*out);
 }
 
-/* Digits with an optional minus; false when it does not fit 64 bits (signed, or unsigned without a minus). */
+/* Digits with an optional minus; false when it does not fit 64 bits (signed, or unsigned without a
+ * minus). */
 static bool read_digits(const char *text, bool *negative, uint64_t *out)
 {
     *negative = *text == '-';

@@ -8,7 +8,8 @@
 
 /* Always with a point or an exponent, or inf, -inf, nan. */
 void ir_put_double(struct strbuf *out, double v);
-/* One element as it lies in memory (dtype_bytes bytes). Floats whose value does not give back all bits: 0x and hex. */
+/* One element as it lies in memory (dtype_bytes bytes). Floats whose value does not give back all
+ * bits: 0x and hex. */
 void ir_put_element(struct strbuf *out, enum dtype dtype, const unsigned char *p);
 /* The reverse; text is NUL-terminated. False when it is not a number of that type. */
 bool ir_read_double(const char *text, double *out);

@@ -6,16 +6,16 @@
 
 #include "ir/infer.h"
 
-#define OP(ID, name, min_operands, max_operands, n_results, traits, infer, doc) \
-    static bool run_infer_##ID(struct ir_module *m, struct ir_op *op)           \
-    {                                                                           \
-        return infer_check(m, op) && infer_##infer(m, op);                      \
+#define OP(ID, name, min_operands, max_operands, n_results, traits, infer, doc)                    \
+    static bool run_infer_##ID(struct ir_module *m, struct ir_op *op)                              \
+    {                                                                                              \
+        return infer_check(m, op) && infer_##infer(m, op);                                         \
     }
 #include "ir/ops.def"
 #undef OP
 
 static const struct ir_op_info table[] = {
-#define OP(ID, name, min_operands, max_operands, n_results, traits, infer, doc) \
+#define OP(ID, name, min_operands, max_operands, n_results, traits, infer, doc)                    \
     {#name, min_operands, max_operands, n_results, traits, doc, run_infer_##ID},
 #include "ir/ops.def"
 #undef OP
@@ -32,6 +32,7 @@ const struct ir_op_info *ir_op_info(enum ir_opcode code)
 enum ir_opcode ir_opcode_find(const char *name, size_t len)
 {
     for (int i = 0; i < IR_OP_COUNT; i++)
-        if (strlen(table[i].name) == len && !memcmp(table[i].name, name, len)) return (enum ir_opcode)i;
+        if (strlen(table[i].name) == len && !memcmp(table[i].name, name, len))
+            return (enum ir_opcode)i;
     return IR_OP_COUNT;
 }

@@ -33,6 +33,9 @@ static inline const char *ir_op_name(enum ir_opcode code) { return ir_op_info(co
 /* IR_OP_COUNT when unknown. */
 enum ir_opcode ir_opcode_find(const char *name, size_t len);
 
+/* The whole of docs/ops.md (ir/ops_doc.c). */
+void ir_ops_markdown(struct strbuf *out);
+
 /* Broadcast of two shapes: true and the joined dims in out (rank entries), adding checks for unproved equalities. */
 bool ir_broadcast_dims(struct ir_module *m, const struct ir_loc *loc, const struct ir_type *a,
                        const struct ir_type *b, const struct dim **out, int *out_rank);

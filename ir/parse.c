@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Text to modules (grammar: docs/ir.md). Text is hostile: nesting is bounded, memory is proportional to the text,
- * every count is checked against the type it belongs to, and resources against their size.
+ * Text to modules (grammar: docs/ir.md). Text is hostile: nesting is bounded, memory is
+ * proportional to the text, every count is checked against the type it belongs to, and resources
+ * against their size.
  */
 #include <string.h>
 
@@ -26,10 +27,12 @@ struct ir_const *parse_const_ref(struct parser *p)
 static bool parse_element(struct parser *p, enum dtype dtype, unsigned char *bytes)
 {
     const char *s = lex_number(&p->x);
-    return s && (ir_read_element(dtype, s, bytes) || lex_fail(&p->x, "`%s` is not a %s", s, dtype_name(dtype)));
+    return s && (ir_read_element(dtype, s, bytes) ||
+                 lex_fail(&p->x, "`%s` is not a %s", s, dtype_name(dtype)));
 }
 
-static bool parse_list(struct parser *p, const struct ir_type *t, int64_t elems, const void **data, size_t *n_bytes)
+static bool parse_list(struct parser *p, const struct ir_type *t, int64_t elems, const void **data,
+                       size_t *n_bytes)
 {
     struct strbuf bytes = {0};
     size_t element = dtype_bytes(t->dtype);
@@ -41,27 +44,31 @@ static bool parse_list(struct parser *p, const struct ir_type *t, int64_t elems,
         if (ok) strbuf_putn(&bytes, (const char *)one, element);
         n++;
     }
-    ok = ok && (n == elems || lex_fail(&p->x, "%lld elements for a type of %lld", (long long)n, (long long)elems));
+    ok = ok && (n == elems || lex_fail(&p->x, "%lld elements for a type of %lld", (long long)n,
+                                       (long long)elems));
     *n_bytes = bytes.len;
     *data = arena_dup(&p->m->arena, bytes.len ? bytes.data : "", bytes.len);
     strbuf_deinit(&bytes);
     return ok;
 }
 
-static bool parse_resource(struct parser *p, const struct ir_type *t, int64_t elems, const void **data,
-                           size_t *n_bytes)
+static bool parse_resource(struct parser *p, const struct ir_type *t, int64_t elems,
+                           const void **data, size_t *n_bytes)
 {
     int64_t offset, bytes, want;
     struct lexer *x = &p->x;
-    if (!lex_expect(x, '(') || !lex_expect_word(x, "offset") || !lex_expect(x, '=') || !lex_int(x, &offset) ||
-        !lex_expect(x, ',') || !lex_expect_word(x, "bytes") || !lex_expect(x, '=') || !lex_int(x, &bytes) ||
-        !lex_expect(x, ')'))
+    if (!lex_expect(x, '(') || !lex_expect_word(x, "offset") || !lex_expect(x, '=') ||
+        !lex_int(x, &offset) || !lex_expect(x, ',') || !lex_expect_word(x, "bytes") ||
+        !lex_expect(x, '=') || !lex_int(x, &bytes) || !lex_expect(x, ')'))
         return false;
     if (!i64_mul(elems, (int64_t)dtype_bytes(t->dtype), &want) || want != bytes)
         return lex_fail(x, "the type does not take %lld bytes", (long long)bytes);
-    if (offset < 0 || offset % RESOURCE_ALIGN) return lex_fail(x, "offset must be a multiple of %d", RESOURCE_ALIGN);
-    if (!p->resources || (uint64_t)offset > p->resource_bytes || (uint64_t)bytes > p->resource_bytes - (uint64_t)offset)
-        return lex_fail(x, "the resource lies outside of the %zu bytes that were given", p->resource_bytes);
+    if (offset < 0 || offset % RESOURCE_ALIGN)
+        return lex_fail(x, "offset must be a multiple of %d", RESOURCE_ALIGN);
+    if (!p->resources || (uint64_t)offset > p->resource_bytes ||
+        (uint64_t)bytes > p->resource_bytes - (uint64_t)offset)
+        return lex_fail(x, "the resource lies outside of the %zu bytes that were given",
+                        p->resource_bytes);
     *data = p->resources + offset;
     *n_bytes = (size_t)bytes;
     return true;
@@ -76,7 +83,8 @@ static bool parse_const(struct parser *p)
     const char *name = lex_name(x);
     if (!name || !lex_expect(x, ':') || !lex_type(x, p->m, &t)) return false;
     if (!ir_type_static_elems(&t, &elems)) return lex_fail(x, "a constant needs constant dims");
-    if (dtype_bytes(t.dtype) == 0) return lex_fail(x, "constants of %s have no text form", dtype_name(t.dtype));
+    if (dtype_bytes(t.dtype) == 0)
+        return lex_fail(x, "constants of %s have no text form", dtype_name(t.dtype));
     const void *data = NULL;
     size_t n_bytes = dtype_bytes(t.dtype);
     bool splat = false, ok = lex_expect(x, '=');
@@ -115,11 +123,12 @@ static bool parse_sym(struct parser *p)
     struct lexer *x = &p->x;
     int64_t lo, hi;
     const char *name = lex_name(x);
-    if (!name || !lex_expect_word(x, "in") || !lex_expect(x, '[') || !parse_bound(p, &lo) || !lex_expect(x, ',') ||
-        !parse_bound(p, &hi) || !lex_expect(x, ']'))
+    if (!name || !lex_expect_word(x, "in") || !lex_expect(x, '[') || !parse_bound(p, &lo) ||
+        !lex_expect(x, ',') || !parse_bound(p, &hi) || !lex_expect(x, ']'))
         return false;
     if (lo > hi) return lex_fail(x, "the range of `%s` is empty", name);
-    if (dim_find_sym(p->m->dims, name)) return lex_fail(x, "symbol `%s` is declared twice or after its use", name);
+    if (dim_find_sym(p->m->dims, name))
+        return lex_fail(x, "symbol `%s` is declared twice or after its use", name);
     dim_sym(p->m->dims, name, lo, hi);
     return true;
 }
@@ -131,7 +140,8 @@ static bool parse_check(struct parser *p)
     if (p->m->checks.n == MAX_CHECKS) return lex_fail(x, "more than %d checks", MAX_CHECKS);
     if (!(c.a = lex_dim(x, p->m->dims))) return false;
     c.is_le = lex_accept(x, '<');
-    if ((!c.is_le && !lex_expect(x, '=')) || !lex_expect(x, '=') || !(c.b = lex_dim(x, p->m->dims))) return false;
+    if ((!c.is_le && !lex_expect(x, '=')) || !lex_expect(x, '=') || !(c.b = lex_dim(x, p->m->dims)))
+        return false;
     const char *message = lex_string(x);
     if (!message) return false;
     c.message = arena_strdup(&p->m->arena, message);
@@ -196,7 +206,8 @@ static bool match_return(struct parser *p, struct ir_func *f, const struct outpu
 {
     struct ir_op *ret = f->body->last;
     struct arena *a = &p->m->arena;
-    if (!ret || ret->code != IR_OP_RETURN) return lex_fail(&p->x, "the function does not end in return");
+    if (!ret || ret->code != IR_OP_RETURN)
+        return lex_fail(&p->x, "the function does not end in return");
     if ((size_t)ret->n_operands != outputs->v.n)
         return lex_fail(&p->x, "returns %d values for %zu outputs", ret->n_operands, outputs->v.n);
     f->n_outputs = ret->n_operands;
@@ -219,7 +230,8 @@ static bool parse_func(struct parser *p)
     const char *name = lex_name(x);
     if (!name || !lex_expect(x, '(')) return false;
     for (size_t i = 0; i < p->m->funcs.n; i++)
-        if (!strcmp(p->m->funcs.v[i]->name, name)) return lex_fail(x, "function @%s is defined twice", name);
+        if (!strcmp(p->m->funcs.v[i]->name, name))
+            return lex_fail(x, "function @%s is defined twice", name);
     struct ir_func *f = ir_func_create(p->m, name);
     while (!lex_accept(x, ')'))
         if ((f->n_inputs && !lex_expect(x, ',')) || !parse_input(p, f, &scope)) return false;
@@ -240,16 +252,23 @@ static bool parse_items(struct parser *p)
         else ok = lex_fail(x, "expected func, const, sym, check, meta or `}`");
         if (!ok) return false;
     }
-    return lex_peek(x) == 0 && x->p == x->end ? true : lex_fail(x, "text behind the end of the model");
+    return lex_peek(x) == 0 && x->p == x->end ? true
+                                              : lex_fail(x, "text behind the end of the model");
 }
 
-struct ir_module *ir_parse_module(const char *text, size_t len, const char *file, const void *resources,
-                                  size_t resource_bytes, struct diag_sink *diag)
+struct ir_module *ir_parse_module(const char *text, size_t len, const char *file,
+                                  const void *resources, size_t resource_bytes,
+                                  struct diag_sink *diag)
 {
     struct arena names;
     arena_init(&names);
     struct parser p = {
-        .x = {.start = text, .p = text, .end = text + len, .file = file, .diag = diag, .arena = &names},
+        .x = {.start = text,
+              .p = text,
+              .end = text + len,
+              .file = file,
+              .diag = diag,
+              .arena = &names},
         .resources = resources,
         .resource_bytes = resource_bytes,
     };

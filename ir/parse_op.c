@@ -18,7 +18,8 @@ bool parse_value_name(struct parser *p, const char **name, const char **hint)
     if (x->p < x->end && *x->p >= '0' && *x->p <= '9') {
         *hint = NULL;
         *name = lex_number(x);
-        if (*name && (*name)[strspn(*name, "0123456789")]) return lex_fail(x, "`%%%s` is not a value's name", *name);
+        if (*name && (*name)[strspn(*name, "0123456789")])
+            return lex_fail(x, "`%%%s` is not a value's name", *name);
     } else {
         *name = *hint = lex_name(x);
     }
@@ -156,7 +157,8 @@ static bool parse_attr_value(struct parser *p, struct ir_attr *a)
         return true;
     }
     a->kind = IR_ATTR_FLOAT;
-    return word && (ir_read_double(word, &a->f) || lex_fail(x, "`%s` is not the value of an attribute", word));
+    return word && (ir_read_double(word, &a->f) ||
+                    lex_fail(x, "`%s` is not the value of an attribute", word));
 }
 
 /* Is `name =` next? Consumes it. */
@@ -222,12 +224,16 @@ static bool parse_region_args(struct parser *p, struct ir_block *b, struct scope
     return true;
 }
 
-static bool parse_regions(struct parser *p, struct ir_op *op, struct ir_block *outer, struct scope *s)
+static bool parse_regions(struct parser *p, struct ir_op *op, struct ir_block *outer,
+                          struct scope *s)
 {
     while (lex_accept(&p->x, '{')) {
-        struct scope inner = {.outer = s, .isolated = op->code == IR_OP_GROUP, .depth = s->depth + 1};
-        if (inner.depth > IR_PARSE_MAX_DEPTH) return lex_fail(&p->x, "regions are nested too deeply");
-        if (op->n_regions == 2) return lex_fail(&p->x, "%s has too many regions", ir_op_name(op->code));
+        struct scope inner = {
+            .outer = s, .isolated = op->code == IR_OP_GROUP, .depth = s->depth + 1};
+        if (inner.depth > IR_PARSE_MAX_DEPTH)
+            return lex_fail(&p->x, "regions are nested too deeply");
+        if (op->n_regions == 2)
+            return lex_fail(&p->x, "%s has too many regions", ir_op_name(op->code));
         map_init(&inner.values, p->x.arena);
         struct ir_block *b = ir_block_create(p->m, outer->func, op);
         ir_op_add_region(p->m, op, b);
@@ -270,8 +276,10 @@ static bool parse_loc(struct parser *p, struct ir_op *op)
     return true;
 }
 
-/* Infers the types with a location to complain about: the written one, else the place in the text. */
-static bool infer_types(struct parser *p, struct ir_op *op, const struct ir_type *written, const char *start)
+/* Infers the types with a location to complain about: the written one, else the place in the text.
+ */
+static bool infer_types(struct parser *p, struct ir_op *op, const struct ir_type *written,
+                        const char *start)
 {
     struct ir_loc place = {0};
     const struct ir_loc *loc = op->loc;
@@ -304,14 +312,17 @@ static bool parse_op(struct parser *p, struct ir_block *b, struct scope *s)
     enum ir_opcode code = word ? ir_opcode_find(word, strlen(word)) : IR_OP_COUNT;
     if (code == IR_OP_COUNT) return lex_fail(&p->x, "unknown op `%.60s`", word ? word : "");
     if (!parse_operands(p, s, &operands)) return false;
-    if (operands.values.n > INT32_MAX || results.names.n > INT32_MAX) return lex_fail(&p->x, "too many values");
-    struct ir_op *op = ir_op_create(p->m, code, (int)operands.values.n, operands.values.v, (int)results.names.n, NULL);
-    if (!parse_attrs(p, op) || !parse_written_types(p, op->n_results, &written) || !parse_loc(p, op) ||
-        !parse_regions(p, op, b, s) || !infer_types(p, op, written, start))
+    if (operands.values.n > INT32_MAX || results.names.n > INT32_MAX)
+        return lex_fail(&p->x, "too many values");
+    struct ir_op *op = ir_op_create(p->m, code, (int)operands.values.n, operands.values.v,
+                                    (int)results.names.n, NULL);
+    if (!parse_attrs(p, op) || !parse_written_types(p, op->n_results, &written) ||
+        !parse_loc(p, op) || !parse_regions(p, op, b, s) || !infer_types(p, op, written, start))
         return false;
     ir_block_append(b, op);
     for (int i = 0; i < op->n_results; i++) {
-        op->results[i].name = results.names.v[i].hint ? arena_strdup(&p->m->arena, results.names.v[i].hint) : NULL;
+        op->results[i].name =
+            results.names.v[i].hint ? arena_strdup(&p->m->arena, results.names.v[i].hint) : NULL;
         if (!parse_define(p, s, results.names.v[i].name, &op->results[i])) return false;
     }
     return true;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tensor IR to text (grammar: docs/ir.md). Works on broken modules, too: it is what a failed verification is shown
- * with. Values keep their hint where it is the first of its name in the function, others are numbered. Dims are
- * made again first, so that a range that got narrower after an op was built leaves no trace in the text.
+ * Tensor IR to text (grammar: docs/ir.md). Works on broken modules, too: it is what a failed
+ * verification is shown with. Values keep their hint where it is the first of its name in the
+ * function, others are numbered. Dims are made again first, so that a range that got narrower after
+ * an op was built leaves no trace in the text.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +109,8 @@ static void put_attr(struct printer *p, const struct ir_attr *a)
     case IR_ATTR_STRING: ir_put_quoted(out, a->s); break;
     case IR_ATTR_INTS:
         strbuf_putc(out, '[');
-        for (int i = 0; i < a->count; i++) strbuf_printf(out, "%s%lld", i ? ", " : "", (long long)a->ints[i]);
+        for (int i = 0; i < a->count; i++)
+            strbuf_printf(out, "%s%lld", i ? ", " : "", (long long)a->ints[i]);
         strbuf_putc(out, ']');
         break;
     case IR_ATTR_FLOATS:
@@ -302,8 +304,8 @@ static void put_const(struct printer *p, const struct ir_const *c)
         strbuf_printf(p->out, "resource(offset=%zu, bytes=%zu)", p->resources->len, c->n_bytes);
         strbuf_putn(p->resources, c->data, c->n_bytes);
     } else {
-        strbuf_printf(p->out, "hash(%016llx, bytes=%zu)", (unsigned long long)hash_bytes(c->data, c->n_bytes, 0),
-                      c->n_bytes);
+        strbuf_printf(p->out, "hash(%016llx, bytes=%zu)",
+                      (unsigned long long)hash_bytes(c->data, c->n_bytes, 0), c->n_bytes);
     }
     strbuf_putc(p->out, '\n');
 }

@@ -24,7 +24,8 @@ static void touch_captured(struct rewriter *r, const struct ir_op *op)
 {
     touch_operands(r, op);
     for (int k = 0; k < op->n_regions; k++)
-        for (const struct ir_op *inner = op->regions[k]->first; inner; inner = inner->next) touch_captured(r, inner);
+        for (const struct ir_op *inner = op->regions[k]->first; inner; inner = inner->next)
+            touch_captured(r, inner);
 }
 
 static void erase(struct rewriter *r, struct ir_op *op)
@@ -74,13 +75,15 @@ static bool is_dead(const struct ir_op *op)
 }
 
 /* Queues what a pattern inserted between two neighbours of its root. */
-static void touch_between(struct rewriter *r, struct ir_block *b, struct ir_op *prev, struct ir_op *next)
+static void touch_between(struct rewriter *r, struct ir_block *b, struct ir_op *prev,
+                          struct ir_op *next)
 {
-    for (struct ir_op *op = prev ? prev->next : b->first; op && op != next; op = op->next) rewrite_touch(r, op);
+    for (struct ir_op *op = prev ? prev->next : b->first; op && op != next; op = op->next)
+        rewrite_touch(r, op);
 }
 
-static bool apply_one(struct rewriter *r, struct ir_op *op, const struct rewrite_pattern *patterns, size_t n,
-                      struct rewrite_bisect *bisect)
+static bool apply_one(struct rewriter *r, struct ir_op *op, const struct rewrite_pattern *patterns,
+                      size_t n, struct rewrite_bisect *bisect)
 {
     struct ir_op *prev = op->prev, *next = op->next;
     struct ir_block *block = op->block;
@@ -102,8 +105,8 @@ static bool apply_one(struct rewriter *r, struct ir_op *op, const struct rewrite
     return false;
 }
 
-enum rewrite_result rewrite_func(struct ir_func *f, const struct rewrite_pattern *patterns, size_t n_patterns,
-                                 struct rewrite_bisect *bisect, void *user)
+enum rewrite_result rewrite_func(struct ir_func *f, const struct rewrite_pattern *patterns,
+                                 size_t n_patterns, struct rewrite_bisect *bisect, void *user)
 {
     struct rewriter r = {.m = f->module, .b = {.m = f->module, .block = f->body}, .user = user};
     enum rewrite_result result = REWRITE_SAME;

@@ -2,12 +2,12 @@
 /*
  * Pattern rewriting: a worklist of ops, a table of patterns by root opcode, until nothing matches.
  *
- * Laws for patterns: keep values and types; never make the graph worse, so that rewriting ends; change nothing when
- * returning false. The first pattern of the table that applies to an op wins.
+ * Laws for patterns: keep values and types; never make the graph worse, so that rewriting ends;
+ * change nothing when returning false. The first pattern of the table that applies to an op wins.
  *
- * Order: ops of a function in program order, regions after their op; then what was touched: new ops, users of
- * replaced results, ops whose operand changed, definitions that lost a user. Ops whose results all became unused are
- * erased on the way. Deterministic.
+ * Order: ops of a function in program order, regions after their op; then what was touched: new
+ * ops, users of replaced results, ops whose operand changed, definitions that lost a user. Ops
+ * whose results all became unused are erased on the way. Deterministic.
  *
  * While the driver runs, ir_op.aux is its own.
  */
@@ -22,15 +22,17 @@ struct rewrite_pattern {
     const char *name;
     enum ir_opcode root; /* IR_OP_COUNT: any op */
     /*
-     * Returns whether it changed something. r->b inserts before op and gives new ops op's location. Other ops may be
-     * looked at, but only op itself may be replaced or erased, through the functions below.
+     * Returns whether it changed something. r->b inserts before op and gives new ops op's location.
+     * Other ops may be looked at, but only op itself may be replaced or erased, through the
+     * functions below.
      */
     bool (*apply)(struct rewriter *r, struct ir_op *op);
 };
 
 /*
- * Bisection (--bisect-limit=N): the first `limit` applications are made, in any function or pass that shares the
- * struct, and no more; limit < 0: no limit. `last` names the last one made: at the smallest N that fails, the culprit.
+ * Bisection (--bisect-limit=N): the first `limit` applications are made, in any function or pass
+ * that shares the struct, and no more; limit < 0: no limit. `last` names the last one made: at the
+ * smallest N that fails, the culprit.
  */
 struct rewrite_bisect {
     int64_t limit, count;
@@ -52,17 +54,19 @@ struct rewriter {
 void rewrite_replace(struct rewriter *r, struct ir_op *op, struct ir_value *const *results);
 void rewrite_replace1(struct rewriter *r, struct ir_op *op, struct ir_value *result);
 void rewrite_set_operand(struct rewriter *r, struct ir_op *op, int i, struct ir_value *v);
-/* Look at op again: attributes changed in place, or a new op was inserted elsewhere than before the root. */
+/* Look at op again: attributes changed in place, or a new op was inserted elsewhere than before the
+ * root. */
 void rewrite_touch(struct rewriter *r, struct ir_op *op);
 
 enum rewrite_result {
     REWRITE_SAME,
     REWRITE_CHANGED,
-    REWRITE_BOUND, /* changed, but patterns kept applying beyond the bound: two of them undo each other */
+    REWRITE_BOUND, /* changed, but patterns kept applying beyond the bound: two of them undo each
+                      other */
 };
 
 /* bisect may be NULL. The bound is 32 applications for each op there was, and 1,000. */
-enum rewrite_result rewrite_func(struct ir_func *f, const struct rewrite_pattern *patterns, size_t n_patterns,
-                                 struct rewrite_bisect *bisect, void *user);
+enum rewrite_result rewrite_func(struct ir_func *f, const struct rewrite_pattern *patterns,
+                                 size_t n_patterns, struct rewrite_bisect *bisect, void *user);
 
 #endif

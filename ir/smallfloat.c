@@ -53,8 +53,10 @@ static double decode_bits(const struct format *f, unsigned bits)
     unsigned exp = bits >> f->man_bits & ((1u << f->exp_bits) - 1), top = (1u << f->exp_bits) - 1;
     bool negative = bits >> (f->exp_bits + f->man_bits) & 1;
     if (f->special == SPECIAL_FNUZ && negative && exp == 0 && man == 0) return (double)NAN;
-    if (f->special == SPECIAL_FN && exp == top && man == (1u << f->man_bits) - 1) return (double)NAN;
-    if (f->special == SPECIAL_IEEE && exp == top) return man ? (double)NAN : negative ? -(double)INFINITY : (double)INFINITY;
+    if (f->special == SPECIAL_FN && exp == top && man == (1u << f->man_bits) - 1)
+        return (double)NAN;
+    if (f->special == SPECIAL_IEEE && exp == top)
+        return man ? (double)NAN : negative ? -(double)INFINITY : (double)INFINITY;
     double v = exp ? ldexp((double)(man | 1u << f->man_bits), (int)exp - f->bias - f->man_bits)
                    : ldexp((double)man, 1 - f->bias - f->man_bits);
     return negative ? -v : v;
@@ -118,8 +120,9 @@ static unsigned encode_bits(const struct format *f, double v, bool saturate)
     if (!isinf(a) && e + f->bias < 1 << f->exp_bits) {
         /* A mantissa that rounds up to the next power carries into the exponent by itself. */
         unsigned man = (unsigned)round_even(ldexp(a, f->man_bits - e));
-        bits = man < 1u << f->man_bits ? man
-                                       : ((unsigned)(e + f->bias) << f->man_bits) + (man - (1u << f->man_bits));
+        bits = man < 1u << f->man_bits
+                   ? man
+                   : ((unsigned)(e + f->bias) << f->man_bits) + (man - (1u << f->man_bits));
     }
     if (bits > most) {
         if (saturate || f->special == SPECIAL_NONE) bits = most;

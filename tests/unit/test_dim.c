@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Dims: expected forms are worked out by hand; random expressions are compared with plain integer arithmetic. */
+/* Dims: expected forms are worked out by hand; random expressions are compared with plain integer
+ * arithmetic. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +72,8 @@ static void test_division(void **state)
     assert_ptr_equal(parse("floordiv(floordiv(x, 3), 4)"), parse("floordiv(x, 12)"));
     assert_ptr_equal(parse("floordiv(floordiv(x, 2) + 1, 2)"), parse("floordiv(x + 2, 4)"));
     assert_prints(parse("floordiv(x + 2 - 3, 2) + 1"), "floordiv(x + 1, 2)");
-    assert_prints(parse("floordiv(6*x + 3, 4)"), "x + floordiv(x + 1, 2)"); /* 6x+3 = 4x + 2x+3; (2x+3)/4 = (x+1)/2 */
+    assert_prints(parse("floordiv(6*x + 3, 4)"),
+                  "x + floordiv(x + 1, 2)"); /* 6x+3 = 4x + 2x+3; (2x+3)/4 = (x+1)/2 */
     assert_prints(parse("ceildiv(x, 2)"), "floordiv(x + 1, 2)");
     assert_ptr_equal(parse("floordiv(x*s, s)"), x);
     assert_ptr_equal(parse("floordiv(12*x*s, 4*s)"), parse("3*x"));
@@ -92,7 +94,8 @@ static void test_division(void **state)
 static void test_min_max_and_proofs(void **state)
 {
     (void)state;
-    const struct dim *x = dim_sym(ctx, "x", 1, 10), *y = dim_sym(ctx, "y", 5, 20), *b = dim_sym(ctx, "b", 0, DIM_INF);
+    const struct dim *x = dim_sym(ctx, "x", 1, 10), *y = dim_sym(ctx, "y", 5, 20),
+                     *b = dim_sym(ctx, "b", 0, DIM_INF);
     assert_ptr_equal(dim_min(ctx, x, dim_const(ctx, 10)), x);
     assert_ptr_equal(dim_max(ctx, x, dim_const(ctx, 1)), x);
     assert_ptr_equal(dim_min(ctx, x, y), dim_min(ctx, y, x));
@@ -119,7 +122,8 @@ static void test_min_max_and_proofs(void **state)
 static void test_overflow_and_limits(void **state)
 {
     (void)state;
-    const struct dim *poison = dim_overflow(ctx), *big = dim_const(ctx, INT64_MAX), *x = dim_sym(ctx, "x", 0, DIM_INF);
+    const struct dim *poison = dim_overflow(ctx), *big = dim_const(ctx, INT64_MAX),
+                     *x = dim_sym(ctx, "x", 0, DIM_INF);
     assert_ptr_equal(dim_addc(ctx, big, 1), poison);
     assert_ptr_equal(dim_mulc(ctx, dim_mul(ctx, big, x), 2), poison);
     assert_ptr_equal(dim_floordiv(ctx, x, dim_const(ctx, 0)), poison);
@@ -135,8 +139,9 @@ static void test_overflow_and_limits(void **state)
     assert_ptr_equal(d, poison);
     for (int i = 0; i < 8; i++) p = dim_mul(ctx, p, p);
     assert_ptr_equal(p, poison); /* degree 256 */
-    static const char *const bad[] = {"", "x +", "floordiv(x)", "(x", "9223372036854775808", "\"a", "\"\\q\"", "*x", "min(x, y",
-                                      "floordiv"};
+    static const char *const bad[] = {
+        "",    "x +",     "floordiv(x)", "(x",       "9223372036854775808",
+        "\"a", "\"\\q\"", "*x",          "min(x, y", "floordiv"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         const char *q = bad[i];
         assert_null(dim_parse(ctx, &q, q + strlen(q)));
@@ -151,8 +156,15 @@ static void test_overflow_and_limits(void **state)
 static void test_text(void **state)
 {
     (void)state;
-    static const char *const forms[] = {"2*batch*seq + floordiv(h + 1, 2)", "x", "0", "-1", "-x + 3", "x*\"odd name\" - 4",
-                                        "\"min\"", "\"a\\\"b\\\\\\x01\\xff\"", "max(floordiv(x, y), min(x, y))",
+    static const char *const forms[] = {"2*batch*seq + floordiv(h + 1, 2)",
+                                        "x",
+                                        "0",
+                                        "-1",
+                                        "-x + 3",
+                                        "x*\"odd name\" - 4",
+                                        "\"min\"",
+                                        "\"a\\\"b\\\\\\x01\\xff\"",
+                                        "max(floordiv(x, y), min(x, y))",
                                         "mod(h, 3)*mod(h, 3) - 2*h"};
     for (size_t i = 0; i < ARRAY_LEN(forms); i++) assert_prints(parse(forms[i]), forms[i]);
     assert_prints(parse("(batch+1) * (seq - -2)"), "batch*seq + 2*batch + seq + 2");
@@ -167,7 +179,8 @@ static void test_subst(void **state)
     const struct dim *repl[2] = {dim_const(ctx, 7), NULL};
     assert_prints(dim_subst(ctx, parse("x*y + floordiv(x, 2)"), repl, 2), "7*y + 3");
     repl[0] = dim_mulc(ctx, y, 4);
-    assert_ptr_equal(dim_subst(ctx, parse("floordiv(x, 2) + max(x, y)"), repl, 1), dim_mulc(ctx, y, 6));
+    assert_ptr_equal(dim_subst(ctx, parse("floordiv(x, 2) + max(x, y)"), repl, 1),
+                     dim_mulc(ctx, y, 6));
     assert_ptr_equal(dim_subst(ctx, x, NULL, 0), x);
 }
 
@@ -180,7 +193,10 @@ static int rnd(int n)
     return (int)(random_state >> 8) % n;
 }
 
-static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); } /* b > 0 */
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    return a >= 0 ? a / b : -((-a + b - 1) / b);
+} /* b > 0 */
 
 #define N_POINTS 24
 struct pair {
@@ -209,7 +225,8 @@ static struct pair random_expr(int depth)
     b = random_expr(depth - 1);
     int op = rnd(7), symbolic = rnd(3);
     int64_t c = 1 + rnd(6);
-    if (op >= 5 && !symbolic) { /* a divisor that is positive: one more than the square of a symbol's value */
+    if (op >= 5 &&
+        !symbolic) { /* a divisor that is positive: one more than the square of a symbol's value */
         int s = rnd(3);
         const struct dim *sym = dim_sym_at(ctx, (size_t)s);
         b.d = dim_addc(ctx, dim_mul(ctx, sym, sym), 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Inference by table: ops as text, with the result type worked out by hand (tests/ir/all_ops.ir has one of every op)
- * or the error that is due. Hostile attribute values are errors, never crashes.
+ * Inference by table: ops as text, with the result type worked out by hand (tests/ir/all_ops.ir has
+ * one of every op) or the error that is due. Hostile attribute values are errors, never crashes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,8 @@ static const char header[] =
     "%f: f32[8, 4, 3, 3], %q: f16[4], %u: u8[4, 5], %v: i8[5, 6], %e: f32[0, 4], %sc: f32[], %p: f32[s, 6], %t: i32[2, 3],\n"
     "%c: bool[], %st: string[2], %l: f32[5, 2, 4], %lw: f32[1, 12, 4], %lr: f32[1, 12, 3]) -> () {\n";
 
-/* ok: the types in the text hold; else the message must contain `error`. checks: run-time checks that result, or -1. */
+/* ok: the types in the text hold; else the message must contain `error`. checks: run-time checks
+ * that result, or -1. */
 struct row {
     const char *text, *error;
     int checks;
@@ -41,7 +42,8 @@ static void run(const struct row *rows, size_t n)
             if (!m) fail_msg("%s: %s", rows[i].text, message);
             if (rows[i].checks >= 0 && (size_t)rows[i].checks != m->checks.n)
                 fail_msg("%s: %zu checks", rows[i].text, m->checks.n);
-            if (!ir_verify_module(m, &sink)) fail_msg("%s: %s", rows[i].text, sink.items.v[0].message);
+            if (!ir_verify_module(m, &sink))
+                fail_msg("%s: %s", rows[i].text, sink.items.v[0].message);
         } else if (m || !strstr(message, rows[i].error)) {
             fail_msg("%s: wanted \"%s\", got \"%s\"", rows[i].text, rows[i].error, message);
         }
@@ -59,8 +61,10 @@ static void test_pointwise(void **state)
         {"%r = add %y, %sc : f32[6]", NULL, 0},
         {"%a = reshape %y dims=(6, 1) %r = add %a, %y : f32[6, 6]", NULL, 0},
         {"%r = add %p, %e", "s and 0 can never be equal", 0},
-        {"%a = iota dims=(h) type=f32 axis=0 %r = add %a, %y : f32[6]", NULL, 1}, /* h == 6 is checked at run time */
-        {"%a = iota dims=(w) type=f32 axis=0 %o = iota dims=(h) type=f32 axis=0 %r = mul %a, %o : f32[w]", NULL, 1},
+        {"%a = iota dims=(h) type=f32 axis=0 %r = add %a, %y : f32[6]", NULL,
+         1}, /* h == 6 is checked at run time */
+        {"%a = iota dims=(w) type=f32 axis=0 %o = iota dims=(h) type=f32 axis=0 %r = mul %a, %o : f32[w]",
+         NULL, 1},
         {"%r = add %y, %b", "must have one element type", 0},
         {"%r = add %b, %b", "must be of a float or integer type, not bool", 0},
         {"%r = and %y, %y", "must be of an integer or bool type, not f32", 0},
@@ -97,7 +101,8 @@ static void test_movement(void **state)
     (void)state;
     static const struct row rows[] = {
         {"%r = reshape %x dims=(4*n, 6) : f32[4*n, 6]", NULL, 0},
-        {"%r = reshape %x dims=(24*n + 1)", "number of elements: 24*n and 24*n + 1 can never be equal", 0},
+        {"%r = reshape %x dims=(24*n + 1)",
+         "number of elements: 24*n and 24*n + 1 can never be equal", 0},
         {"%r = reshape %x dims=(s) : f32[s]", NULL, 1},
         {"%r = reshape %x dims=(-1, 6)", "does not hold", 0},
         {"%r = reshape %y dims=(9223372036854775807, 9223372036854775807)", "overflow", 0},
@@ -116,14 +121,16 @@ static void test_movement(void **state)
         {"%r = slice %y starts=(0) steps=[0] sizes=(1)", "`steps`[0] is 0", 0},
         {"%r = slice %y starts=(0) steps=[9223372036854775807] sizes=(3)", "end of a slice", 0},
         {"%r = slice %y starts=(h) steps=[1] sizes=(2) : f32[2]", NULL, 1},
-        {"%r = slice %p starts=(floordiv(s, 2), 0) steps=[1, 1] sizes=(s - floordiv(s, 2), 6) : f32[-floordiv(s, 2) + s, 6]", NULL, 0},
+        {"%r = slice %p starts=(floordiv(s, 2), 0) steps=[1, 1] sizes=(s - floordiv(s, 2), 6) : f32[-floordiv(s, 2) + s, 6]",
+         NULL, 0},
         {"%r = pad %y lo=(2) hi=(-3) : f32[5]", NULL, 0},
         {"%r = pad %y lo=(-4) hi=(-3)", "a result dim: 0 <= -1", 0},
         {"%r = pad %y, %y lo=(1) hi=(1)", "operand 1 must have one element", 0},
         {"%r = pad %y lo=(6) hi=(0) mode=\"reflect\"", "reflected elements", 0},
         {"%r = pad %y lo=(5) hi=(0) mode=\"reflect\" : f32[11]", NULL, 0},
         {"%r = pad %e lo=(1, 0) hi=(0, 0) mode=\"edge\"", "padded with its own elements", 0},
-        {"%r = pad %e lo=(1, 0) hi=(0, 0) mode=\"wavy\"", "must be one of: constant edge reflect wrap", 0},
+        {"%r = pad %e lo=(1, 0) hi=(0, 0) mode=\"wavy\"",
+         "must be one of: constant edge reflect wrap", 0},
         {"%r = concat %x, %z axis=1 : f32[n, 8, 6]", NULL, 0},
         {"%r = concat %x, %y axis=0", "operand 1 must have rank 3", 0},
         {"%r = concat %p, %e axis=0", "6 and 4 can never be equal", 0},
@@ -132,17 +139,21 @@ static void test_movement(void **state)
         {"%r = gather %e, %i axis=0", "elements along the gathered axis: 1 <= 0", 0},
         {"%a = iota dims=(0) type=i64 axis=0 %r = gather %e, %a axis=0 : f32[0, 4]", NULL, 0},
         {"%r = gather %x, %y axis=0", "must be of an integer type", 0},
-        {"%a = iota dims=(1,1,1,1,1,1,1,1,1,1,1) type=i64 axis=0 %r = gather %x, %a axis=0", "rank 13", 0},
+        {"%a = iota dims=(1,1,1,1,1,1,1,1,1,1,1) type=i64 axis=0 %r = gather %x, %a axis=0",
+         "rank 13", 0},
         {"%r = gather_elements %p, %i axis=0", NULL, -1},
-        {"%a = iota dims=(2, 7) type=i64 axis=0 %r = gather_elements %p, %a axis=0", "off the axis: 7 <= 6", 0},
+        {"%a = iota dims=(2, 7) type=i64 axis=0 %r = gather_elements %p, %a axis=0",
+         "off the axis: 7 <= 6", 0},
         {"%r = gather_nd %x, %i : f32[n, 6]", NULL, 0},
         {"%r = gather_nd %x, %i batch_dims=1 : f32[n]", NULL, 0},
         {"%r = gather_nd %x, %i batch_dims=2", "must be in [0, 1]", 0},
         {"%r = gather_nd %y, %i", "must be a constant in [1, 1]", 0},
         {"%r = scatter_elements %x, %i, %x axis=0", "operand 1 must have rank 3", 0},
         {"%r = scatter_nd %x, %i, %y", "operand 2 must have rank 2", 0},
-        {"%a = iota dims=(n, 6) type=f32 axis=0 %r = scatter_nd %x, %i, %a reduction=\"max\" : f32[n, 4, 6]", NULL, 0},
-        {"%a = iota dims=(n, 6) type=f32 axis=0 %r = scatter_nd %x, %i, %a reduction=\"xor\"", "must be one of", 0},
+        {"%a = iota dims=(n, 6) type=f32 axis=0 %r = scatter_nd %x, %i, %a reduction=\"max\" : f32[n, 4, 6]",
+         NULL, 0},
+        {"%a = iota dims=(n, 6) type=f32 axis=0 %r = scatter_nd %x, %i, %a reduction=\"xor\"",
+         "must be one of", 0},
     };
     run(rows, ARRAY_LEN(rows));
 }
@@ -156,17 +167,24 @@ static void test_sampling(void **state)
         {"%r = resize %y sizes=(12) coord=\"tf_crop_and_resize\"", "needs attribute `roi`", 0},
         {"%r = resize %e sizes=(3, 4)", "a resampled axis: 1 <= 0", 0},
         {"%r = reverse_sequence %x, %y time_axis=0 batch_axis=1", "operand 1 must be i64", 0},
-        {"%a = iota dims=(4) type=i64 axis=0 %r = reverse_sequence %x, %a time_axis=1 batch_axis=1", "are both 1", 0},
-        {"%a = iota dims=(n, 5, 3) type=f32 axis=0 %r = grid_sample %img, %a", "operand 1 must have rank 4", 0},
-        {"%a = iota dims=(n, 5, 5, 3) type=f32 axis=0 %r = grid_sample %img, %a", "3 and 2 can never be equal", 0},
+        {"%a = iota dims=(4) type=i64 axis=0 %r = reverse_sequence %x, %a time_axis=1 batch_axis=1",
+         "are both 1", 0},
+        {"%a = iota dims=(n, 5, 3) type=f32 axis=0 %r = grid_sample %img, %a",
+         "operand 1 must have rank 4", 0},
+        {"%a = iota dims=(n, 5, 5, 3) type=f32 axis=0 %r = grid_sample %img, %a",
+         "3 and 2 can never be equal", 0},
         {"%a = iota dims=(7, 5) type=f32 axis=0 %o = iota dims=(7) type=i64 axis=0 %r = roi_align %img, %a, %o",
          "5 and 4 can never be equal", 0},
         {"%a = iota dims=(7, 4) type=f32 axis=0 %o = iota dims=(7) type=i64 axis=0 %r = roi_align %img, %a, %o output_height=0",
          "`output_height` is 0", 0},
-        {"%a = iota dims=(1, 13, 20) type=f32 axis=0 %r = col2im %a image=(5, 6) block=[2, 2]", "not a multiple", 0},
-        {"%a = iota dims=(1, 12, 21) type=f32 axis=0 %r = col2im %a image=(5, 6) block=[2, 2]", "21 and 20", 0},
-        {"%a = iota dims=(1, 12, 4) type=f32 axis=0 %r = col2im %a image=(1, 6) block=[3, 2]", "positions of a block: 0 <= -1", 0},
-        {"%a = iota dims=(1, 12, 4) type=f32 axis=0 %r = col2im %a image=(5, 6) block=[2, 2] strides=[0, 1]", "`strides`[0] is 0", 0},
+        {"%a = iota dims=(1, 13, 20) type=f32 axis=0 %r = col2im %a image=(5, 6) block=[2, 2]",
+         "not a multiple", 0},
+        {"%a = iota dims=(1, 12, 21) type=f32 axis=0 %r = col2im %a image=(5, 6) block=[2, 2]",
+         "21 and 20", 0},
+        {"%a = iota dims=(1, 12, 4) type=f32 axis=0 %r = col2im %a image=(1, 6) block=[3, 2]",
+         "positions of a block: 0 <= -1", 0},
+        {"%a = iota dims=(1, 12, 4) type=f32 axis=0 %r = col2im %a image=(5, 6) block=[2, 2] strides=[0, 1]",
+         "`strides`[0] is 0", 0},
     };
     run(rows, ARRAY_LEN(rows));
 }
@@ -210,36 +228,49 @@ static void test_nn(void **state)
 {
     (void)state;
     static const struct row rows[] = {
-        /* (h - 2)/1 + 1 = h - 2 with h >= 3 checked; (w + 2 - 3)/2 + 1 = (w + 1)/2, and w + 2 >= 3 checked */
-        {"%r = conv %img, %f strides=[1, 2] pads=(0, 1, 0, 1) : f32[n, 8, h - 2, floordiv(w + 1, 2)]", NULL, -1},
+        /* (h - 2)/1 + 1 = h - 2 with h >= 3 checked; (w + 2 - 3)/2 + 1 = (w + 1)/2, and w + 2 >= 3
+           checked */
+        {"%r = conv %img, %f strides=[1, 2] pads=(0, 1, 0, 1) : f32[n, 8, h - 2, floordiv(w + 1, 2)]",
+         NULL, -1},
         {"%a = iota dims=(1, 4, 10, 11) type=f32 axis=0 %r = conv %a, %f strides=[3, 1] dilations=[2, 1] pads=(0, 0, 1, -1) : f32[1, 8, 3, 8]",
          NULL, 0}, /* (10 + 1 - 5)/3 + 1 = 3; 11 - 1 - 3 + 1 = 8 */
-        {"%a = iota dims=(1, 4, 2, 11) type=f32 axis=0 %r = conv %a, %f", "3 <= 2 does not hold", 0},
+        {"%a = iota dims=(1, 4, 2, 11) type=f32 axis=0 %r = conv %a, %f", "3 <= 2 does not hold",
+         0},
         {"%r = conv %img, %f strides=[0, 1]", "`strides`[0] is 0", 0},
         {"%r = conv %img, %f strides=[1, 1, 1]", "has 3 entries, but must have 2", 0},
         {"%r = conv %img, %f dilations=[-1, 1]", "`dilations`[0] is -1", 0},
         {"%r = conv %img, %f dilations=[9223372036854775807, 1]", "must be in [1, 2147483647]", 0},
         {"%r = conv %img, %f groups=2", "8 and 4 can never be equal", 0},
         {"%r = conv %img, %f groups=0", "`groups` is 0", 0},
-        {"%r = conv %img, %f pads=(9223372036854775807, 0, 9223372036854775807, 0)", "size of a kernel", 0},
+        {"%r = conv %img, %f pads=(9223372036854775807, 0, 9223372036854775807, 0)",
+         "size of a kernel", 0},
         {"%r = conv %img, %f, %y", "bias and output channels: 6 and 8", 0},
         {"%r = conv %p, %f", "[N, C, D...]", 0},
         {"%r = conv %img, %x", "operand 1 must have rank 4", 0},
-        {"%a = iota dims=(9, 2, 3, 3) type=f32 axis=0 %r = conv %img, %a groups=2", "output channels modulo groups: 1 and 0", 0},
-        {"%a = iota dims=(8, 4, 0, 3) type=f32 axis=0 %r = conv %img, %a", "size of a kernel: 1 <= 0", 0},
+        {"%a = iota dims=(9, 2, 3, 3) type=f32 axis=0 %r = conv %img, %a groups=2",
+         "output channels modulo groups: 1 and 0", 0},
+        {"%a = iota dims=(8, 4, 0, 3) type=f32 axis=0 %r = conv %img, %a",
+         "size of a kernel: 1 <= 0", 0},
         {"%r = conv_transpose %img, %f output=(5, 5)", "8 and 4 can never be equal", 0},
-        {"%a = iota dims=(4, 3, 2, 2) type=f32 axis=0 %r = conv_transpose %img, %a groups=2 output=(h + 1, 7) : f32[n, 6, h + 1, 7]", NULL, 0},
-        {"%a = iota dims=(4, 3, 2, 2) type=f32 axis=0 %r = conv_transpose %img, %a output=(h)", "has 1 entries", 0},
+        {"%a = iota dims=(4, 3, 2, 2) type=f32 axis=0 %r = conv_transpose %img, %a groups=2 output=(h + 1, 7) : f32[n, 6, h + 1, 7]",
+         NULL, 0},
+        {"%a = iota dims=(4, 3, 2, 2) type=f32 axis=0 %r = conv_transpose %img, %a output=(h)",
+         "has 1 entries", 0},
         {"%r, %o = pool_max %img kernel=[-2, 2] output=(1, 1)", "`kernel`[0] is -2", 0},
-        {"%r, %o = pool_max %img kernel=[2, 2] output=(1, 1) pads=(-1, 0, 0, 0)", "pads of a pool: 0 <= -1", 0},
+        {"%r, %o = pool_max %img kernel=[2, 2] output=(1, 1) pads=(-1, 0, 0, 0)",
+         "pads of a pool: 0 <= -1", 0},
         {"%r, %o = pool_max %img kernel=[2, 2] output=(-1, 1)", "a result dim", 0},
         {"%r = pool_avg %u kernel=[] output=()", "float type", 0},
-        {"%y1, %h1, %c1 = lstm %l, %lw, %lr hidden_size=3 : f32[5, 1, 2, 3], f32[1, 2, 3], f32[1, 2, 3]", NULL, 0},
-        {"%y1, %h1, %c1 = lstm %l, %lw, %lr hidden_size=4", "hidden size by weights and by attribute: 3 and 4", 0},
-        {"%y1, %h1, %c1 = lstm %l, %lw, %lr direction=\"bidirectional\"", "1 and 2 can never be equal", 0},
+        {"%y1, %h1, %c1 = lstm %l, %lw, %lr hidden_size=3 : f32[5, 1, 2, 3], f32[1, 2, 3], f32[1, 2, 3]",
+         NULL, 0},
+        {"%y1, %h1, %c1 = lstm %l, %lw, %lr hidden_size=4",
+         "hidden size by weights and by attribute: 3 and 4", 0},
+        {"%y1, %h1, %c1 = lstm %l, %lw, %lr direction=\"bidirectional\"",
+         "1 and 2 can never be equal", 0},
         {"%y1, %h1, %c1 = lstm %l, %lw, %lr direction=\"sideways\"", "must be one of", 0},
         {"%y1, %h1, %c1 = lstm %l, %lw, %lr activations=\"tanh\"", "needs 3 activations, not 1", 0},
-        {"%y1, %h1, %c1 = lstm %l, %lw, %lr activations=\"tanh tanh sine\"", "activation \"sine\" is unknown", 0},
+        {"%y1, %h1, %c1 = lstm %l, %lw, %lr activations=\"tanh tanh sine\"",
+         "activation \"sine\" is unknown", 0},
         {"%y1, %h1, %c1 = lstm %l, %lw, %lr activations=\"  \"", "is unknown", 0},
         {"%y1, %h1 = gru %l, %lw, %lr", "12 and 9 can never be equal", 0},
         {"%y1, %h1 = rnn %l, %lw, %lr clip=-1.0", "`clip` is -1", 0},
@@ -273,8 +304,9 @@ static void test_structure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pointwise), cmocka_unit_test(test_movement), cmocka_unit_test(test_sampling),
-        cmocka_unit_test(test_reductions), cmocka_unit_test(test_nn),       cmocka_unit_test(test_structure),
+        cmocka_unit_test(test_pointwise), cmocka_unit_test(test_movement),
+        cmocka_unit_test(test_sampling),  cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_nn),        cmocka_unit_test(test_structure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

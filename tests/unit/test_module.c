@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The graph: building, uses, insertion, erasure, attributes, locations, constants and their elements. */
+/* The graph: building, uses, insertion, erasure, attributes, locations, constants and their
+ * elements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +45,8 @@ static void test_uses_and_order(void **state)
 {
     (void)state;
     struct ir_value *x = input(DT_F32, 2, (int64_t[]){2, 3}), *y = input(DT_F32, 1, (int64_t[]){3});
-    struct ir_value *s = ir_build_binary(&b, IR_OP_ADD, x, y), *t = ir_build_binary(&b, IR_OP_MUL, s, s);
+    struct ir_value *s = ir_build_binary(&b, IR_OP_ADD, x, y),
+                    *t = ir_build_binary(&b, IR_OP_MUL, s, s);
     assert_non_null(t);
     assert_ptr_equal(f->body->first, s->def);
     assert_ptr_equal(f->body->last, t->def);
@@ -84,8 +86,9 @@ static void test_null_propagates(void **state)
     assert_null(x->uses);                  /* what failed leaves no use behind */
     assert_ptr_equal(ir_build_cast(&b, x, DT_F32), x);
     struct ir_value *missing[2] = {x, NULL};
-    struct ir_attr a[2] = {ir_a_dims("lo", 2, (const struct dim *[]){dim_const(m->dims, 1), dim_const(m->dims, 0)}),
-                           ir_a_dims("hi", 2, (const struct dim *[]){dim_const(m->dims, 1), dim_const(m->dims, 0)})};
+    struct ir_attr a[2] = {
+        ir_a_dims("lo", 2, (const struct dim *[]){dim_const(m->dims, 1), dim_const(m->dims, 0)}),
+        ir_a_dims("hi", 2, (const struct dim *[]){dim_const(m->dims, 1), dim_const(m->dims, 0)})};
     assert_non_null(ir_build(&b, IR_OP_PAD, 2, missing, 2, a, -1)); /* optional operand left out */
 }
 
@@ -129,7 +132,8 @@ static void test_constants(void **state)
 {
     (void)state;
     static const int8_t bytes[4] = {-1, 2, -128, 127};
-    struct ir_const *c = ir_const_make(m, "k", ir_type_static(m, DT_I8, 2, (int64_t[]){2, 2}), bytes, 4, false);
+    struct ir_const *c =
+        ir_const_make(m, "k", ir_type_static(m, DT_I8, 2, (int64_t[]){2, 2}), bytes, 4, false);
     int64_t i;
     double v;
     assert_true(ir_const_get_int(c, 2, &i) && i == -128);
@@ -137,7 +141,8 @@ static void test_constants(void **state)
     assert_false(ir_const_get_int(c, 4, &i));
     assert_false(ir_const_get_int(c, -1, &i));
     struct ir_value *s = ir_build_scalar_f(&b, DT_F16, 0.1), *u = ir_build_scalar_i(&b, DT_U64, -1);
-    assert_true(ir_const_get_float(ir_value_const(s), 0, &v) && v == 0.0999755859375); /* f16 0x2E66 */
+    assert_true(ir_const_get_float(ir_value_const(s), 0, &v) &&
+                v == 0.0999755859375); /* f16 0x2E66 */
     assert_true(ir_const_get_float(ir_value_const(u), 0, &v) && v == 18446744073709551615.0);
     assert_null(ir_build_scalar_i(&b, DT_STRING, 1));
     struct ir_value *ints = ir_build_ints(&b, 3, (int64_t[]){7, -8, 9});
@@ -145,7 +150,8 @@ static void test_constants(void **state)
     assert_true(dim_is(ints->type.dims[0], 3));
     assert_true(ir_const_get_int(ir_value_const(ints), 1, &i) && i == -8);
     float one = 1.5f;
-    struct ir_const *splat = ir_const_make(m, NULL, ir_type_static(m, DT_F32, 1, (int64_t[]){1000}), &one, 4, true);
+    struct ir_const *splat =
+        ir_const_make(m, NULL, ir_type_static(m, DT_F32, 1, (int64_t[]){1000}), &one, 4, true);
     assert_true(ir_const_get_float(splat, 999, &v) && v == 1.5);
     assert_true(ir_const_get_int(splat, 0, &i) && i == 1);
     assert_false(ir_const_get_float(splat, 1000, &v));
@@ -187,10 +193,12 @@ static void test_small_floats(void **state)
     check_bits(DT_F4E2M1, 0.25, false, 0x0); /* tie between 0 and 0.5 */
     check_bits(DT_F8E8M0, 1.0, false, 127);
     check_bits(DT_F8E8M0, 0.5, false, 126);
-    static const enum dtype narrow[] = {DT_F8E4M3FN, DT_F8E4M3FNUZ, DT_F8E5M2, DT_F8E5M2FNUZ, DT_F8E8M0, DT_F16, DT_BF16};
+    static const enum dtype narrow[] = {DT_F8E4M3FN, DT_F8E4M3FNUZ, DT_F8E5M2, DT_F8E5M2FNUZ,
+                                        DT_F8E8M0,   DT_F16,        DT_BF16};
     for (size_t k = 0; k < ARRAY_LEN(narrow); k++) {
         unsigned n = 1u << dtype_bits(narrow[k]);
-        for (unsigned bits = 0; bits < n; bits++) { /* decode, encode is the identity except for NaN payloads */
+        for (unsigned bits = 0; bits < n;
+             bits++) { /* decode, encode is the identity except for NaN payloads */
             unsigned char p[2] = {(unsigned char)bits, (unsigned char)(bits >> 8)};
             double v = float_decode(narrow[k], p);
             if (!isnan(v)) check_bits(narrow[k], v, false, bits);

@@ -18,7 +18,8 @@ static void load(const char *body)
 {
     struct strbuf s = {0};
     diag_init(&sink);
-    strbuf_printf(&s, "model \"t\" { func @main(%%x: f32[4], %%c: bool[]) -> (o: f32[4]) {\n%s\n} }", body);
+    strbuf_printf(
+        &s, "model \"t\" { func @main(%%x: f32[4], %%c: bool[]) -> (o: f32[4]) {\n%s\n} }", body);
     m = ir_parse_module(s.data, s.len, "t", NULL, 0, &sink);
     strbuf_deinit(&s);
     assert_non_null(m);
@@ -29,7 +30,9 @@ static void expect_body(const char *body)
     struct strbuf s = {0}, want = {0};
     assert_true(ir_verify_module(m, &sink));
     ir_print_module(&s, m, NULL);
-    strbuf_printf(&want, "model \"t\" {\n  func @main(%%x: f32[4], %%c: bool[]) -> (o: f32[4]) {\n%s  }\n}\n", body);
+    strbuf_printf(
+        &want, "model \"t\" {\n  func @main(%%x: f32[4], %%c: bool[]) -> (o: f32[4]) {\n%s  }\n}\n",
+        body);
     assert_string_equal(strbuf_get(&s), strbuf_get(&want));
     strbuf_deinit(&s);
     strbuf_deinit(&want);
@@ -65,15 +68,19 @@ static void test_fixpoint(void **state)
     (void)state;
     load("%a = neg %x %b = neg %a %s = add %b, %b loc(\"here\") %d = exp %s %e = neg %s\n"
          "%r = if %c { %t = neg %e yield %t } { yield %s } return %r");
-    assert_int_equal(rewrite_func(m->funcs.v[0], rules, ARRAY_LEN(rules), NULL, NULL), REWRITE_CHANGED);
-    assert_int_equal(rewrite_func(m->funcs.v[0], rules, ARRAY_LEN(rules), NULL, NULL), REWRITE_SAME);
-    expect_body("    %r = if %c : f32[4] {\n      yield %x\n    } {\n      yield %x\n    }\n    return %r\n");
+    assert_int_equal(rewrite_func(m->funcs.v[0], rules, ARRAY_LEN(rules), NULL, NULL),
+                     REWRITE_CHANGED);
+    assert_int_equal(rewrite_func(m->funcs.v[0], rules, ARRAY_LEN(rules), NULL, NULL),
+                     REWRITE_SAME);
+    expect_body(
+        "    %r = if %c : f32[4] {\n      yield %x\n    } {\n      yield %x\n    }\n    return %r\n");
 }
 
 static void test_bisect(void **state)
 {
     (void)state;
-    static const char body[] = "%a = neg %x %b = neg %a loc(\"first\") %s = add %b, %b loc(\"second\") return %s";
+    static const char body[] =
+        "%a = neg %x %b = neg %a loc(\"first\") %s = add %b, %b loc(\"second\") return %s";
     struct rewrite_bisect bisect = {.limit = 1};
     load(body);
     rewrite_func(m->funcs.v[0], rules, ARRAY_LEN(rules), &bisect, NULL);
@@ -85,7 +92,8 @@ static void test_bisect(void **state)
     load(body);
     rewrite_func(m->funcs.v[0], rules, ARRAY_LEN(rules), &bisect, NULL);
     assert_string_equal(bisect.last_pattern, "add-self");
-    expect_body("    %0 = neg %x : f32[4] loc(\"second\")\n    %1 = neg %0 : f32[4] loc(\"second\")\n    return %1\n");
+    expect_body(
+        "    %0 = neg %x : f32[4] loc(\"second\")\n    %1 = neg %0 : f32[4] loc(\"second\")\n    return %1\n");
     bisect = (struct rewrite_bisect){.limit = -1};
     load(body);
     rewrite_func(m->funcs.v[0], rules, ARRAY_LEN(rules), &bisect, NULL);
@@ -111,7 +119,10 @@ static void test_bound(void **state)
     assert_int_equal(rewrite_func(m->funcs.v[0], bad, 1, &bisect, NULL), REWRITE_BOUND);
     assert_int_equal(bisect.count, 1000 + 32 * 3); /* three ops */
     for (struct ir_op *op = m->funcs.v[0]->body->first; op; op = op->next) assert_null(op->aux);
-    expect_body("    %n = neg %x : f32[4]\n    %s = add %x, %n : f32[4]\n    return %s\n"); /* an even number of swaps */
+    expect_body(
+        "    %n = neg %x : f32[4]\n    %s = add %x, %n : f32[4]\n    return %s\n"); /* an even
+                                                                                       number of
+                                                                                       swaps */
 }
 
 static void test_dead_regions(void **state)

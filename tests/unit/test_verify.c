@@ -166,7 +166,8 @@ static void test_foreign_constant(void **state)
     (void)state;
     static const float data[4];
     struct ir_module *other = ir_module_create("other", &sink);
-    struct ir_const *c = ir_const_make(other, "k", ir_type_static(other, DT_F32, 1, (int64_t[]){4}), data, 16, false);
+    struct ir_const *c = ir_const_make(other, "k", ir_type_static(other, DT_F32, 1, (int64_t[]){4}),
+                                       data, 16, false);
     ir_op_set_attr(m, op_at(f->body, 0), ir_a_const("value", c));
     expect("a constant does not belong to the module");
     ir_module_destroy(other);
