@@ -5,8 +5,8 @@
  *  1. A module has a function; function names differ. Symbols have ranges that are not empty; the
  *     dims of checks do not overflow.
  *  2. A function has as many inputs as its body has arguments and as many outputs as its `return`
- *     has operands; names of inputs differ, so do those of outputs; a default has its input's dtype and
- *     rank.
+ *     has operands; names of inputs differ, so do those of outputs; a default has its input's
+ *     dtype and rank.
  *  3. Blocks, ops, values and uses point at each other consistently; value ids are unique and below
  *     next_id.
  *  4. A block ends in its only terminator: `return` in a function's body, `yield` in a region.
