@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The command line of an engine: options, inputs and outputs, JSON. Each cmd_*.c is one command. */
+#ifndef INFC_RUNTIME_CLI_H
+#define INFC_RUNTIME_CLI_H
+
+#include "runtime/engine.h"
+#include "runtime/session.h"
+#include "runtime/tensor.h"
+
+struct cli {
+    const char *program;  /* argv[0] */
+    const char *command;
+    bool json, print, random, repeat_given;
+    uint64_t seed;
+    long repeat;
+    double seconds;
+    struct infr_options engine_options;
+    /* arguments of --input, --output, --shape as given */
+    char **inputs, **outputs, **shapes;
+    int n_inputs, n_outputs, n_shapes;
+};
+
+struct command {
+    const char *name, *summary;
+    unsigned bit;        /* in option rows */
+    int (*run)(struct cli *c);
+    const char *text;    /* help: what it does */
+    const char *examples; /* one a line, without the program's name */
+};
+
+int cmd_run(struct cli *c);
+int cmd_info(struct cli *c);
+int cmd_selftest(struct cli *c);
+int cmd_bench(struct cli *c);
+int cmd_profile(struct cli *c);
+int cmd_licenses(struct cli *c);
+
+/* Prints "error: NOTE" and returns the code. */
+int cli_error(const struct infr_status *st);
+/* The same from a format; the code is INFR_BAD_INPUT. */
+__attribute__((format(printf, 1, 2))) int cli_usage(const char *format, ...);
+
+/* ---- the engine and its tensors ---- */
+
+struct cli_engine {
+    struct infr_engine *e;
+    struct infr_session *s;
+    struct infr_tensor *in, *out; /* an input, an output */
+    bool *given;                  /* an input: from a file */
+};
+
+/* Prints what is wrong. */
+int cli_open(struct cli *c, struct cli_engine *x);
+void cli_close(struct cli_engine *x);
+
+/*
+ * Reads the files of --input and, with --random, makes the missing inputs; prints what is wrong. make_missing: missing inputs
+ * are made even without --random.
+ */
+int cli_load_inputs(struct cli *c, struct cli_engine *x, bool make_missing);
+/* Writes the files of --output; the outputs without one are printed if none was given, or with --print. */
+int cli_store_outputs(struct cli *c, struct cli_engine *x);
+
+/* "input  x  f32[batch, 8]" lines for all inputs. */
+void cli_list_inputs(FILE *f, const struct infr_engine *e);
+/* "f32[batch, 8]" */
+void cli_io_text(const struct infr_io_info *io, char *out, size_t out_bytes);
+
+/* ---- JSON on standard output ---- */
+
+/* Opens and closes with brackets; json_key writes commas where needed. */
+struct json {
+    FILE *f;
+    bool comma;
+};
+
+void json_open(struct json *j, const char *key, char bracket); /* key NULL: an element of an array, or the root */
+void json_close(struct json *j, char bracket);
+void json_string(struct json *j, const char *key, const char *value);
+void json_int(struct json *j, const char *key, int64_t value);
+void json_number(struct json *j, const char *key, double value);
+void json_bool(struct json *j, const char *key, bool value);
+
+#endif

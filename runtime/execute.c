@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The walk over the plan. Every worker makes the same walk and takes its own slices of each launch, so that all decisions
+ * (which branch, whether there is a barrier, whether to stop) must come out the same in each: they depend on the shape alone, or
+ * are taken by the last worker to arrive at a barrier and read by the others behind it.
+ *
+ * Launches of one slice are worker 0's. A barrier between two such launches, with nothing but such launches since the last
+ * barrier, keeps nobody from anything: it is put off until a launch has work for others. Chains of small launches thus
+ * cost no barrier at all.
+ */
+#define _GNU_SOURCE
+#include <string.h>
+#include <time.h>
+
+#include "runtime/session.h"
+#include "runtime/status.h"
+
+struct job {
+    struct infr_session *s;
+    const struct infr_engine *e;
+    const struct rt_shape *shape;
+    struct rt_profile *profile;
+    bool stop, branch; /* written by the last to arrive */
+};
+
+struct walk {
+    struct job *job;
+    int worker, n_workers;
+    bool put_off, alone; /* see above */
+    bool stopped;
+    uint32_t timed; /* worker 0: launch being timed, or INFR_NONE */
+    uint64_t since;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* All workers meet; condition: the bool of an `if`, or NULL. */
+static void meet(struct walk *w, const unsigned char *condition)
+{
+    struct job *j = w->job;
+    if (w->n_workers == 1 || rt_meet(j->s->e->pool, w->n_workers)) {
+        if (atomic_load_explicit(&j->s->cancel, memory_order_relaxed)) j->stop = true;
+        if (condition) j->branch = *condition != 0;
+        if (w->n_workers > 1) rt_release(j->s->e->pool);
+    }
+    w->stopped = j->stop;
+    w->put_off = false;
+    w->alone = true;
+}
+
+static void end_timing(struct walk *w)
+{
+    if (w->timed == INFR_NONE) return;
+    w->job->profile->ns[w->timed] += now_ns() - w->since;
+    w->job->profile->calls[w->timed]++;
+    w->timed = INFR_NONE;
+}
+
+static void start_timing(struct walk *w, uint32_t launch)
+{
+    if (w->worker) return;
+    end_timing(w);
+    w->timed = launch;
+    w->since = now_ns();
+}
+
+static void *buf_of_condition(const struct job *j, uint32_t buf)
+{
+    const struct infr_engine *e = j->e;
+    const struct infr_buf *b = &e->bufs[buf];
+    switch ((enum infr_buf_kind)b->kind) {
+    case INFR_BUF_INPUT: return j->s->io[b->io];
+    case INFR_BUF_OUTPUT: return j->s->io[e->n_inputs + b->io];
+    case INFR_BUF_CONST: return (void *)(uintptr_t)(e->weights + b->const_offset);
+    case INFR_BUF_ARENA: break;
+    }
+    return j->s->arena + j->shape->offset[buf];
+}
+
+/* Worker's share of n slices: sizes differ by one at most, the larger ones first. */
+static void share_of(int64_t n, int worker, int n_workers, int64_t *begin, int64_t *end)
+{
+    int64_t each = n / n_workers, more = n % n_workers;
+    *begin = each * worker + (worker < more ? worker : more);
+    *end = *begin + each + (worker < more);
+}
+
+static void run_slices(struct walk *w, uint32_t i)
+{
+    const struct job *j = w->job;
+    const struct infr_launch *l = &j->e->launches[i];
+    infr_kernel_fn *fn = j->e->kernel_fn[l->kernel];
+    void *const *bufs = j->shape->arg + l->args;
+    const int64_t *dims = j->shape->pool_dim + l->dims;
+    void *scratch = rt_pool_scratch(j->s->e->pool, w->worker);
+    int64_t n = j->shape->slices[i], begin, end;
+    if (l->claim && n > 1 && w->n_workers > 1) {
+        _Atomic int64_t *next = &j->s->counters[i].next;
+        while ((begin = atomic_fetch_add_explicit(next, l->claim, memory_order_relaxed)) < n)
+            fn(bufs, dims, begin, n - begin < l->claim ? n : begin + l->claim, scratch);
+        return;
+    }
+    share_of(n, w->worker, w->n_workers, &begin, &end);
+    if (begin < end) fn(bufs, dims, begin, end, scratch);
+}
+
+static void run_launch(struct walk *w, uint32_t i)
+{
+    const struct job *j = w->job;
+    bool lone = j->shape->slices[i] <= 1;
+    if (j->profile) {
+        meet(w, NULL); /* so that the times are the launches' own */
+        start_timing(w, i);
+    } else if (w->n_workers == 1) {
+        meet(w, NULL);
+    } else if (j->e->launches[i].barrier || w->put_off) {
+        if (lone && w->alone) w->put_off = true;
+        else meet(w, NULL);
+    }
+    if (w->stopped) return;
+    if (!lone) w->alone = false;
+    run_slices(w, i);
+}
+
+static void run_block(struct walk *w, uint32_t block)
+{
+    const struct infr_engine *e = w->job->e;
+    for (uint32_t i = 0; i < e->blocks[block].count && !w->stopped; i++) {
+        const struct infr_step *s = &e->steps[e->blocks[block].first + i];
+        if (s->kind == INFR_STEP_LAUNCH) {
+            run_launch(w, s->a);
+            continue;
+        }
+        meet(w, buf_of_condition(w->job, s->a));
+        if (!w->stopped) run_block(w, w->job->branch ? s->b : s->c);
+    }
+}
+
+static void run_worker(void *ctx, int worker, int n_workers)
+{
+    struct job *j = ctx;
+    struct walk w = {.job = j, .worker = worker, .n_workers = n_workers, .alone = true, .timed = INFR_NONE};
+    run_block(&w, j->e->h.entry_block);
+    if (j->profile) {
+        if (!w.stopped) meet(&w, NULL);
+        if (!worker) end_timing(&w);
+    }
+}
+
+/* Every `if` reads a byte. */
+static int check_conditions(const struct infr_engine *e, const struct rt_shape *shape, struct infr_status *st)
+{
+    for (uint32_t i = 0; i < e->n_steps; i++)
+        if (e->steps[i].kind == INFR_STEP_IF && shape->dim[e->bufs[e->steps[i].a].bytes] < 1)
+            return rt_fail(st, INFR_BAD_INPUT, "the condition of an If has no element at these shapes");
+    return INFR_OK;
+}
+
+int rt_execute(struct infr_session *s, struct rt_shape *shape, struct infr_status *st)
+{
+    const struct infr_engine *e = s->e;
+    struct job j = {.s = s, .e = e, .shape = shape, .profile = s->profile};
+    int code = check_conditions(e, shape, st), n_workers = rt_pool_size(e->pool);
+    if (code) return code;
+    if (n_workers > shape->max_workers) n_workers = shape->max_workers;
+    if (n_workers > 1)
+        for (uint32_t i = 0; i < e->n_launches; i++) atomic_store_explicit(&s->counters[i].next, 0, memory_order_relaxed);
+    uint64_t start = s->profile ? now_ns() : 0;
+    rt_pool_run(e->pool, n_workers, run_worker, &j);
+    if (s->profile) s->profile->total_ns += now_ns() - start;
+    if (!j.stop) return INFR_OK;
+    atomic_store(&s->cancel, false);
+    return rt_fail(st, INFR_CANCELLED, "cancelled");
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A session: binding of inputs, memory of running calls. What depends only on symbol values is computed once and kept
+ * for the last few sets of values.
+ */
+#ifndef INFC_RUNTIME_SESSION_H
+#define INFC_RUNTIME_SESSION_H
+
+#include "runtime/engine.h"
+
+enum { RT_KEPT_SHAPES = 4 };
+
+/* One set of symbol values and what follows from it. */
+struct rt_shape {
+    uint64_t used;       /* time of last use; 0 = empty */
+    int64_t *sym;        /* a symbol */
+    int64_t *dim;        /* a dim row */
+    int64_t *pool_dim;   /* an entry of the u32 pool: value of the dim row it names (0 where it names none) */
+    uint64_t *offset;    /* a buffer: place in the arena */
+    int64_t *slices;     /* a launch: slices at its kernel's level */
+    void **arg;          /* a row of the argument table: address; right for arg_base and the io addresses below */
+    void *arg_arena;
+    void **arg_io;       /* inputs, then outputs */
+    uint64_t arena_bytes, sum_bytes;
+    int max_workers;     /* no launch has work for more */
+    void *memory;        /* all of the above */
+};
+
+/* Time and number of runs of each launch, summed over profiled runs. */
+struct rt_profile {
+    uint64_t *ns;
+    uint32_t *calls;
+    uint64_t total_ns;
+};
+
+struct infr_session {
+    struct infr_engine *e;
+    struct rt_shape shapes[RT_KEPT_SHAPES];
+    uint64_t clock;
+    unsigned char *arena;
+    uint64_t arena_bytes;
+    struct output_memory {
+        void *data;
+        uint64_t bytes;
+    } *outputs;
+    int64_t *sym;         /* values being bound */
+    void **io;            /* addresses of inputs, then outputs, of the running call */
+    struct infr_tensor *results;
+    struct counter {
+        _Alignas(64) _Atomic int64_t next;
+    } *counters;          /* a launch: next unclaimed slice */
+    _Atomic bool cancel;
+    struct rt_profile *profile; /* NULL: not measured */
+};
+
+/* Symbol values of these inputs into s->sym; checks the whole contract. An input is left out when its data is NULL. */
+int rt_bind(struct infr_session *s, const struct infr_tensor *inputs, struct rt_shape **out_shape, struct infr_status *st);
+
+/*
+ * Dims of every input at given symbol values, for inputs that are made up: fills dtype, rank, dims, bytes and leaves data alone.
+ */
+int rt_input_shapes(struct infr_session *s, const int64_t *sym, struct infr_tensor *inputs, struct infr_status *st);
+
+/* Evaluates the dim program; false when it fails: *bad_row. */
+bool rt_dims_eval(const struct infr_engine *e, const int64_t *sym, int64_t *dim, uint32_t *bad_row);
+
+/* Executes the plan at this shape with the addresses in s->io. */
+int rt_execute(struct infr_session *s, struct rt_shape *shape, struct infr_status *st);
+
+/* "f32[1,7]" */
+void rt_tensor_text(uint32_t dtype, uint32_t rank, const int64_t *dims, char *out, size_t out_bytes);
+
+#endif
