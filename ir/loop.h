@@ -108,6 +108,7 @@ struct lp_kernel {
     const struct dim *flops, *bytes; /* estimates a launch, for profiles; NULL = unknown */
     struct lp_block *body;
     uint32_t next_id;
+    int n_vectorized; /* loops that lp_vectorize widened, for reports */
 };
 
 struct lp_kernel *lp_kernel_create(struct dim_ctx *ctx, const char *name, const char *loc, const char *schedule);
@@ -184,6 +185,8 @@ bool lp_eval(const struct lp_kernel *k, void *const *bufs, const int64_t *sym_va
 /* Loop-to-loop rewrites that every target shares. */
 void lp_expand_math(struct lp_kernel *k);              /* MATH ops -> polynomials; ulp bounds stated in the file */
 void lp_vectorize(struct lp_kernel *k, int vector_bytes); /* widens LP_LOOP_VECTOR loops */
+/* masked: what is left of a loop is one step with bounds (for targets with mask registers), else a scalar loop. */
+void lp_vectorize_as(struct lp_kernel *k, int vector_bytes, bool masked);
 void lp_simplify(struct lp_kernel *k);                 /* CSE, loop-invariant code out, dead code away */
 
 const char *lp_op_name(enum lp_opcode code);
