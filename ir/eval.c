@@ -264,8 +264,21 @@ static bool run_region(struct env *e, struct eval_call *c, const struct ir_op *o
     return ok;
 }
 
+static bool run_check_op(struct env *e, const struct ir_op *op)
+{
+    int n;
+    const struct dim *const *a = ir_attr_dims(op, "a", &n), *const *b = ir_attr_dims(op, "b", &n);
+    int64_t x, y;
+    if (!a || !b || !dim_eval(e->m->dims, a[0], e->syms, &x) || !dim_eval(e->m->dims, b[0], e->syms, &y) ||
+        (ir_attr_int(op, "is_le", 0) ? x > y : x != y))
+        return diag_report(e->diag, DIAG_SHAPE_MISMATCH, op->loc ? op->loc->text : NULL, "%s",
+                           ir_attr_string(op, "message", "a check failed"));
+    return true;
+}
+
 static bool run_op(struct env *e, const struct ir_op *op)
 {
+    if (op->code == IR_OP_CHECK) return run_check_op(e, op);
     struct eval_call c = {.op = op, .m = e->m, .syms = e->syms, .bound = e->bound, .diag = e->diag, .n_threads = e->n_threads};
     struct frame f = {0};
     bool ok;

@@ -210,7 +210,7 @@ static bool import_node(struct onnx_graph *g, const Onnx__Node *p, size_t index)
     n.out = on_alloc(&n, p->n_output + 8, sizeof *n.out);
     n.attr_used = on_alloc(&n, p->n_attribute, sizeof *n.attr_used);
     bool inputs_ok = find_inputs(&n), ok = inputs_ok && run_handler(&n);
-    if (inputs_ok && !ok && im->diag->error_count == errors)
+    if (inputs_ok && !ok && !n.failed && im->diag->error_count == errors)
         on_fail(&n, DIAG_ONNX_OP, "this form of %s is not supported", p->op_type);
     finish_outputs(&n, ok);
     visit_new_ops(im, g->b->block, last);

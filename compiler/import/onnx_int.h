@@ -54,6 +54,8 @@ struct imp {
     struct map overrides;  /* input or dim_param -> text of --shape */
     struct map external;   /* path -> struct onnx_file */
     size_t n_nodes;
+    uint32_t choices; /* bit i: what the i-th ambiguous If is to take in this attempt, see onnx_choose */
+    int n_choices;
 };
 
 /* A call of a model-local function, for attribute references. */
@@ -109,6 +111,11 @@ bool onnx_import_initialisers(struct onnx_graph *g, const Onnx__Graph *graph, co
 /* Imports a branch's graph into a block; results in out (n of them, poisoned ones NULL). */
 bool onnx_import_branch(struct onode *n, const Onnx__Graph *graph, struct ir_builder *b, int n_results,
                         struct ir_value **out);
+/*
+ * The next decision of this attempt: 0 then, 1 else. When an import fails that made decisions, it is tried again with
+ * other ones (onnx_io.c).
+ */
+int onnx_choose(struct imp *im);
 struct onnx_name *onnx_lookup(const struct onnx_scope *s, const char *name);
 bool onnx_define(struct onnx_graph *g, const char *loc, const char *name, struct ir_value *v);
 int onnx_opset(const struct onnx_graph *g, const char *domain); /* 0: not imported */

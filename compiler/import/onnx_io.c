@@ -7,6 +7,8 @@
 #include "compiler/import/onnx_int.h"
 #include "compiler/import/wire.h"
 
+#define MAX_CHOICES 4 /* decisions that are varied, see onnx_choose */
+
 /* ---- protobuf-c behind a budget ---- */
 
 struct budget {
@@ -352,7 +354,72 @@ static void unmap_all(void *owned)
     onnx_unmap_file(maps->file);
 }
 
-/* With file given, it and the external files belong to the module on success, and are gone after a failure. */
+int onnx_choose(struct imp *im)
+{
+    int i = im->n_choices++;
+    return i < MAX_CHOICES ? (int)(im->choices >> i & 1) : 0;
+}
+
+/* One attempt. On success the module owns the external files. */
+static struct ir_module *attempt(struct imp *im)
+{
+    im->m = ir_module_create(im->file_name, im->diag);
+    im->n_choices = 0;
+    im->n_nodes = 0;
+    map_init(&im->functions, &im->m->arena);
+    map_init(&im->dim_params, &im->m->arena);
+    map_init(&im->overrides, &im->m->arena);
+    map_init(&im->external, &im->m->arena);
+    const char *name = im->file_name;
+    im->file_name = arena_strdup(&im->m->arena, name);
+    bool ok = import_model_proto(im);
+    im->file_name = name;
+    struct mappings *maps = ARENA_NEW(&im->m->arena, struct mappings);
+    *maps = (struct mappings){NULL, im->external};
+    im->m->release = unmap_all;
+    im->m->owned = maps;
+    if (ok && im->diag->error_count == 0) return im->m;
+    if (im->diag->error_count == 0) diag_report(im->diag, DIAG_ONNX_GRAPH, name, "the model cannot be imported");
+    ir_module_destroy(im->m);
+    return NULL;
+}
+
+static void append_diags(struct diag_sink *to, const struct diag_sink *from)
+{
+    for (size_t i = 0; i < from->items.n; i++) {
+        const struct diag *d = &from->items.v[i];
+        if (d->severity < DIAG_SEV_ERROR) diag_warn(to, d->id, d->loc, "%s", d->message);
+        else diag_report_remedy(to, d->id, d->loc, d->remedy, "%s", d->message);
+    }
+}
+
+/*
+ * Attempts with all decisions (onnx_choose) in turn, up to a limit; the diagnostics are those of the first success or else
+ * of the first attempt.
+ */
+static struct ir_module *attempts(struct imp *im, struct diag_sink *diag)
+{
+    struct diag_sink first, other;
+    struct ir_module *m = NULL;
+    diag_init(&first);
+    im->diag = &first;
+    m = attempt(im);
+    int n = im->n_choices < MAX_CHOICES ? im->n_choices : MAX_CHOICES;
+    bool from_first = true;
+    for (uint32_t c = 1; !m && n && c < 1u << n; c++) {
+        diag_init(&other);
+        im->diag = &other;
+        im->choices = c;
+        if ((m = attempt(im))) append_diags(diag, &other), from_first = false;
+        diag_deinit(&other);
+    }
+    if (from_first) append_diags(diag, &first);
+    diag_deinit(&first);
+    if (m) m->diag = diag;
+    return m;
+}
+
+/* With file given, it belongs to the module on success, and is gone after a failure. */
 static struct ir_module *import_bytes(const void *data, size_t len, const char *name, const char *path,
                                       struct onnx_file *file, const struct import_options *options,
                                       struct diag_sink *diag)
@@ -362,30 +429,15 @@ static struct ir_module *import_bytes(const void *data, size_t len, const char *
                      .options = options};
     struct wire_skeleton skeleton;
     Onnx__Model *model = NULL;
-    size_t errors = diag->error_count;
+    struct ir_module *m = NULL;
     if (wire_make_skeleton(data, len, im.file_name, diag, &skeleton)) model = unpack(&skeleton, im.file_name, diag);
     strbuf_deinit(&skeleton.bytes);
-    if (!model) {
-        onnx_unmap_file(file);
-        return NULL;
-    }
-    im.m = ir_module_create(im.file_name, diag);
-    im.file_name = arena_strdup(&im.m->arena, im.file_name);
     im.model = model;
-    map_init(&im.functions, &im.m->arena);
-    map_init(&im.dim_params, &im.m->arena);
-    map_init(&im.overrides, &im.m->arena);
-    map_init(&im.external, &im.m->arena);
-    bool ok = import_model_proto(&im);
+    if (model) m = attempts(&im, diag);
     release(model);
-    struct mappings *maps = ARENA_NEW(&im.m->arena, struct mappings);
-    *maps = (struct mappings){file, im.external};
-    im.m->release = unmap_all;
-    im.m->owned = maps;
-    if (ok && diag->error_count == errors) return im.m;
-    if (diag->error_count == errors) diag_report(diag, DIAG_ONNX_GRAPH, im.file_name, "the model cannot be imported");
-    ir_module_destroy(im.m);
-    return NULL;
+    if (m) ((struct mappings *)m->owned)->file = file;
+    else onnx_unmap_file(file);
+    return m;
 }
 
 struct ir_module *import_onnx_bytes(const void *data, size_t len, const char *name,
