@@ -137,6 +137,8 @@ double ref_pow(double x, double y)
     if (x != x || y != y) return x + y;
     if (y == 1) return x;
     if (y == 2) return x * x;
+    if (y == 3) return x * x * x; /* what activations use; x * x leaves the range only where the cube does */
+    if (y == -1) return 1 / x;
     double ax = ref_fabs(x), ay = ref_fabs(y);
     int kind = integer_kind(y);
     if (ay == REF_INF) {

@@ -90,6 +90,7 @@ POW = [
     lambda: (U(0, 10), U(-300, 300)),
     lambda: (1 + U(-1, 1) * 2.0 ** -U(1, 40), U(-1, 1) * 2.0 ** U(0, 45)),
     lambda: (U(-50, 50), float(random.randint(-100, 100))),
+    lambda: (any_bits(), float(random.randint(-2, 3))),
 ]
 
 
