@@ -287,7 +287,7 @@ double ref_erf(double x)
     double a = ref_fabs(x);
     if (x != x || x == 0) return x;
     if (a >= 6) return ref_copysign(1, x);
-    int i = (int)(a * 4 + 0.5);
+    int i = a < 0.25 ? 0 : (int)(a * 4 + 0.5); /* near 0 nothing may be subtracted from erf(c) */
     double c = i * 0.25, h = a - c, sum = 1, prev = 0, cur = 1;
     /* cur = a[n] h^n; sum of a[n] h^n / (n + 1) */
     for (int n = 0; n < 18; n++) {
