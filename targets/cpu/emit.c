@@ -319,9 +319,12 @@ static bool emit_const(struct cg *g, struct lp_op *op)
     struct lp_type t = op->results[0]->type;
     LLVMTypeRef e = cg_elem_type(g, t.dtype);
     LLVMValueRef v;
+    /* Rounding to a small format folds only in part: what is left belongs to the entry. */
+    LLVMBasicBlockRef saved = cg_enter_depth(g, 0);
     if (!dtype_is_float(t.dtype)) v = cg_int(e, t.cols, op->imm);
     else if (cg_is_soft(t.dtype)) v = cg_cast(g, DT_F64, t.dtype, t.cols, cg_real(g->f64, t.cols, op->fimm), false);
     else v = cg_real(e, t.cols, op->fimm);
+    cg_leave_depth(g, saved);
     struct cg_value *x = cg_set(g, op->results[0], 0);
     for (int r = 0; r < t.rows; r++) x->rows[r] = v;
     return true;
