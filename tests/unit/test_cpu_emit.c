@@ -11,10 +11,6 @@
 
 #include "ir/loop_cell.h"
 
-/* The shared rewrites are tests of their own; what is checked here is the translation alone. */
-__attribute__((weak)) void lp_vectorize(struct lp_kernel *k, int vector_bytes) { (void)k, (void)vector_bytes; }
-__attribute__((weak)) void lp_simplify(struct lp_kernel *k) { (void)k; }
-
 #define MAX_BUFS 8
 
 struct fixture {

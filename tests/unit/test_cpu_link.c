@@ -19,10 +19,6 @@
 #include "config.h"
 #include "runtime/abi/engine_format.h"
 
-/* The shared rewrites are tests of their own. */
-__attribute__((weak)) void lp_vectorize(struct lp_kernel *k, int vector_bytes) { (void)k, (void)vector_bytes; }
-__attribute__((weak)) void lp_simplify(struct lp_kernel *k) { (void)k; }
-
 #define N_KERNELS 6
 
 struct fixture {

@@ -11,10 +11,6 @@
 
 #define MAX_OUT 40
 
-/* The shared rewrites are tests of their own; what is checked here is the translation alone. */
-__attribute__((weak)) void lp_vectorize(struct lp_kernel *k, int vector_bytes) { (void)k, (void)vector_bytes; }
-__attribute__((weak)) void lp_simplify(struct lp_kernel *k) { (void)k; }
-
 struct out {
     enum lp_opcode code; /* CAST: to dtype */
     enum dtype dtype;
