@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One group to one kernel a level: the choice of schedule, and what schedules share. */
+#include "passes/lower.h"
+
+#include <string.h>
+
+#include "passes/lower_group.h"
+
+static lower_fn *const lower_table[] = {lower_matmul, lower_rows, lower_generic};
+
+int lower_operand_of(const struct lower_ctx *l, const struct ir_value *v)
+{
+    return v && v->block == l->body && !v->def ? v->index : -1;
+}
+
+int lower_operand_buf(const struct lower_ctx *l, const struct ir_value *v) { return lower_operand_of(l, v); }
+
+int lower_result_buf(const struct lower_ctx *l, int i) { return l->body->n_args + i; }
+
+void lower_set_pack(struct lower_ctx *l, int operand, const struct plan_pack *pack, int align_bytes)
+{
+    struct lp_kernel *k = l->k;
+    l->packs[operand] = *pack;
+    struct lp_buf *b = &k->bufs.v[operand];
+    const struct dim **dims = ARENA_ARRAY(&k->arena, const struct dim *, pack->rank);
+    const struct dim **strides = ARENA_ARRAY(&k->arena, const struct dim *, pack->rank);
+    int64_t stride = 1;
+    for (int i = pack->rank - 1; i >= 0; i--) {
+        dims[i] = dim_const(l->m->dims, pack->dims[i]);
+        strides[i] = dim_const(l->m->dims, stride);
+        stride *= pack->dims[i];
+    }
+    b->rank = pack->rank, b->dims = dims, b->strides = strides, b->align_bytes = align_bytes;
+}
+
+struct lp_value *lower_slice(struct lower_ctx *l) { return l->k->body->args[0]; }
+
+void lower_set_slices(struct lower_ctx *l, const struct dim *slices) { l->k->slices = slices; }
+
+/* ---- tile epilogues ---- */
+
+static bool same_dims(const struct ir_type *a, const struct ir_type *b)
+{
+    if (a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->dims[i] != b->dims[i]) return false;
+    return true;
+}
+
+bool lower_tile_epilogue_ok(const struct lower_ctx *l)
+{
+    if (l->yield->n_operands != 1) return false;
+    const struct ir_type *t = &l->anchor->results[0].type;
+    for (const struct ir_op *op = l->body->first; op != l->yield; op = op->next) {
+        if (op == l->anchor) continue;
+        if (op->code == IR_OP_CONSTANT) continue;
+        if (op->code == IR_OP_BROADCAST && lower_operand_of(l, ir_operand(op, 0)) >= 0) continue;
+        if (!(ir_op_traits(op) & IR_T_PW) || !same_dims(&op->results[0].type, t)) return false;
+    }
+    return same_dims(&ir_operand(l->yield, 0)->type, t);
+}
+
+struct tile_memo {
+    const struct ir_value *v;
+    struct lp_value *tile;
+};
+
+struct tile_epilogue {
+    struct lower_ctx *l;
+    struct lp_value *const *idx;
+    struct lp_value *nrows, *ncols;
+    int rank, row_axis, rows, cols;
+    VEC(struct tile_memo) memo;
+};
+
+/* The part of an operand that a tile sees: its row and column axes may be broadcast. */
+static struct lp_value *tile_operand(struct tile_epilogue *t, const struct ir_value *v)
+{
+    struct lower_ctx *l = t->l;
+    int rank = v->type.rank, shift = t->rank - rank;
+    int row_axis = t->row_axis - shift, col_axis = rank - 1;
+    bool has_rows = row_axis >= 0 && !dim_is(v->type.dims[row_axis], 1) && t->rows > 1;
+    bool has_cols = rank > 0 && !dim_is(v->type.dims[col_axis], 1);
+    struct lp_value *idx[IR_MAX_RANK];
+    for (int i = 0; i < rank; i++) idx[i] = dim_is(v->type.dims[i], 1) ? l->e.zero : t->idx[i + shift];
+    int buf = lower_operand_buf(l, v);
+    return lp_load_tile(&l->e.b, buf, idx, has_rows ? t->rows : 1, has_cols ? t->cols : 1, has_rows ? row_axis : 0,
+                        rank ? col_axis : 0, has_rows ? t->nrows : NULL, has_cols ? t->ncols : NULL);
+}
+
+static struct lp_value *tile_value(struct tile_epilogue *t, const struct ir_value *v)
+{
+    for (size_t i = 0; i < t->memo.n; i++)
+        if (t->memo.v[i].v == v) return t->memo.v[i].tile;
+    struct tile_memo e = {v, NULL};
+    struct expr_ctx *x = &t->l->e;
+    if (lower_operand_of(t->l, v) >= 0) e.tile = tile_operand(t, v);
+    else if (v->def->code == IR_OP_CONSTANT) e.tile = expr_constant(x, v->def, 0, NULL);
+    else if (v->def->code == IR_OP_BROADCAST) e.tile = tile_value(t, ir_operand(v->def, 0));
+    else {
+        struct lp_value *args[4];
+        for (int i = 0; i < v->def->n_operands; i++) args[i] = tile_value(t, ir_operand(v->def, i));
+        e.tile = expr_pointwise(x, v->def, args);
+    }
+    vec_push(&t->l->k->arena, &t->memo, e);
+    return e.tile;
+}
+
+struct lp_value *lower_tile_epilogue(struct lower_ctx *l, struct lp_value *v, struct lp_value *const *idx, int row_axis,
+                                     struct lp_value *nrows, struct lp_value *ncols)
+{
+    struct tile_epilogue t = {.l = l, .idx = idx, .nrows = nrows, .ncols = ncols, .rank = l->anchor->results[0].type.rank,
+                              .row_axis = row_axis, .rows = v->type.rows, .cols = v->type.cols};
+    struct tile_memo first = {&l->anchor->results[0], v};
+    vec_push(&l->k->arena, &t.memo, first);
+    struct lp_value *r = tile_value(&t, ir_operand(l->yield, 0));
+    if (r->type.rows != v->type.rows || r->type.cols != v->type.cols) r = lp_splat(&l->e.b, r, v->type.rows, v->type.cols);
+    return r;
+}
+
+/* ---- groups ---- */
+
+/* Name such as matmul_add_erf, from the first ops of the group. */
+static const char *kernel_name(struct arena *a, const struct ir_block *body)
+{
+    struct strbuf s = {0};
+    int n = 0;
+    for (const struct ir_op *op = body->first; op && n < 4; op = op->next) {
+        if (op->code == IR_OP_CONSTANT || op->code == IR_OP_YIELD) continue;
+        strbuf_printf(&s, "%s%s", n++ ? "_" : "", ir_op_name(op->code));
+    }
+    char *name = arena_strdup(a, n ? strbuf_get(&s) : "copy");
+    strbuf_deinit(&s);
+    return name;
+}
+
+static void lower_start(struct lower_ctx *l)
+{
+    struct arena *a = &l->m->arena;
+    l->k = lp_kernel_create(l->m->dims, kernel_name(a, l->body), l->group->loc ? l->group->loc->text : "", "generic");
+    memset(l->packs, 0, (size_t)l->body->n_args * sizeof *l->packs);
+    for (int i = 0; i < l->body->n_args + l->yield->n_operands; i++) {
+        bool result = i >= l->body->n_args;
+        const struct ir_value *v = result ? ir_operand(l->yield, i - l->body->n_args) : l->body->args[i];
+        int elem = (int)dtype_bytes(v->type.dtype);
+        lp_add_arg(l->k, v->name, v->type.dtype, v->type.rank, v->type.dims, result, elem);
+    }
+    expr_init(&l->e, l->m, l->k, l->level, l->diag);
+    for (int i = 0; i < l->body->n_args; i++) expr_bind(&l->e, l->body->args[i], i);
+}
+
+/* Anchor: the last op that is neither pointwise nor moving (there is at most one hot one by construction). */
+static struct ir_op *find_anchor(const struct ir_block *body)
+{
+    struct ir_op *anchor = NULL;
+    for (struct ir_op *op = body->first; op; op = op->next) {
+        if (op->code == IR_OP_YIELD || op->code == IR_OP_CONSTANT || op->code == IR_OP_IOTA || op->code == IR_OP_DIMVEC) continue;
+        if (!(ir_op_traits(op) & (IR_T_PW | IR_T_MOVE))) anchor = op;
+    }
+    return anchor;
+}
+
+struct lp_kernel *lower_group(struct ir_module *m, struct ir_op *group, const struct target_level *level,
+                              const struct lp_kernel *like, const struct ir_const **operand_consts, struct plan_pack *packs,
+                              struct diag_sink *diag)
+{
+    struct lower_ctx l = {.m = m, .group = group, .body = group->regions[0], .yield = group->regions[0]->last,
+                          .level = level, .diag = diag, .packs = packs, .operand_consts = operand_consts};
+    l.anchor = find_anchor(l.body);
+    for (size_t i = 0; i < ARRAY_LEN(lower_table); i++) {
+        lower_start(&l);
+        for (size_t d = 0; like && d < like->dims.n; d++) lp_dim_param(l.k, like->dims.v[d]);
+        enum lower_result r = lower_table[i](&l);
+        if (r == LOWER_DONE && !l.e.failed) return l.k;
+        lp_kernel_destroy(l.k);
+        if (r != LOWER_NOT_MINE) return NULL;
+    }
+    diag_report(diag, DIAG_NO_LOWERING, group->loc ? group->loc->text : NULL, "operation '%s' has no lowering for this target",
+                l.anchor ? ir_op_name(l.anchor->code) : "group");
+    return NULL;
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Lowering: grouped tensor IR to a plan of kernels.
+ *
+ * Each group becomes one kernel a level. The group's anchor (its op that is neither pointwise nor moving) chooses the
+ * schedule: lower_table in lower.c asks each family in turn; the generic lowering takes what none wants. A schedule must
+ * give the kernel's ARG buffers in the order group operands, then results, and the same packing of constants on every
+ * level.
+ */
+#ifndef INFC_PASSES_LOWER_H
+#define INFC_PASSES_LOWER_H
+
+#include "ir/plan.h"
+#include "ir/target.h"
+#include "passes/expr.h"
+
+/* One group on its way to a kernel for one level. */
+struct lower_ctx {
+    struct ir_module *m;
+    struct ir_op *group;
+    struct ir_block *body;
+    struct ir_op *yield;
+    struct ir_op *anchor; /* NULL: pointwise and moving ops only */
+    const struct target_level *level;
+    struct diag_sink *diag;
+    struct lp_kernel *k;
+    struct expr_ctx e;
+    struct plan_pack *packs; /* one an operand: schedules fill in those of constant operands */
+    const struct ir_const **operand_consts; /* one an operand: NULL when it is no constant */
+};
+
+enum lower_result { LOWER_DONE, LOWER_NOT_MINE, LOWER_FAILED };
+
+/* A schedule family: builds l->k (created, buffers bound) or says that the group is not its. */
+typedef enum lower_result lower_fn(struct lower_ctx *l);
+lower_fn lower_matmul, lower_rows, lower_conv, lower_scatter, lower_rnn, lower_generic;
+
+/* Helpers for schedules. */
+int lower_operand_buf(const struct lower_ctx *l, const struct ir_value *block_arg); /* buffer number */
+int lower_result_buf(const struct lower_ctx *l, int i);
+/* Operand number of a block argument, -1 when v is none. */
+int lower_operand_of(const struct lower_ctx *l, const struct ir_value *v);
+/* The buffer takes the packed shape; readers index the packed form. */
+void lower_set_pack(struct lower_ctx *l, int operand, const struct plan_pack *pack, int align_bytes);
+/* i64: the slice number. */
+struct lp_value *lower_slice(struct lower_ctx *l);
+void lower_set_slices(struct lower_ctx *l, const struct dim *slices);
+/* true when all ops from anchor's result 0 to the root are pointwise on the anchor's shape, so that a tile epilogue serves. */
+bool lower_tile_epilogue_ok(const struct lower_ctx *l);
+/*
+ * The root's tile: v is the tile of the anchor's result at coordinates idx (the tile's first row along row_axis, first
+ * column along the last axis); rows/cols of v; nrows/ncols bound it (NULL = full). Operands of the epilogue are loaded
+ * with the broadcast they need.
+ */
+struct lp_value *lower_tile_epilogue(struct lower_ctx *l, struct lp_value *v, struct lp_value *const *idx, int row_axis,
+                                     struct lp_value *nrows, struct lp_value *ncols);
+
+/* Lowers all of m (after pass_group) for the levels wanted (mask of 1 << isa). NULL after diagnostics. */
+struct plan *lower_module(struct ir_module *m, const struct target *t, unsigned isa_mask, struct diag_sink *diag);
+
+#endif

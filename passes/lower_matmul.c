@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Matmul schedule: register tiles of MR rows by NR columns, K innermost, epilogue in the tile's registers (the
+ * register-blocked inner kernel of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
+ *
+ *   result[.., M, N] = a[.., M, K] b[.., K, N]
+ *
+ * A constant 2-D b is packed at build time into panels of P columns, b'[N/P][K][P] (zero-filled), P = 64, 32 or 16 by N:
+ * one packing for all levels; each level reads it in pieces of its own NR. Other b are read as they are, row by row. With a
+ * 2-D b all batch axes of a count as rows. Every output element is one chain over k in order: results do not depend on
+ * M, on slices or threads.
+ */
+#include "passes/lower.h"
+
+#define ROW_BLOCK 96 /* rows a slice does with one panel: a multiple of every MR used */
+
+struct mm {
+    struct lower_ctx *l;
+    int a, b;                        /* operand numbers */
+    bool packed, flat;               /* b is packed; batch axes are rows */
+    int rank;                        /* of the result */
+    const struct dim *m, *n, *k;     /* m: all rows when flat */
+    int panel;                       /* P, or NR when b is not packed */
+    int mr, nr;
+    enum dtype acc;
+    struct lp_value *batch[IR_MAX_RANK]; /* coordinates of the batch axes, when not flat */
+};
+
+static bool is_full(const struct ir_type *t, const struct ir_type *of)
+{
+    if (t->rank != of->rank) return false;
+    for (int i = 0; i < t->rank; i++)
+        if (t->dims[i] != of->dims[i]) return false;
+    return true;
+}
+
+/* A tile epilogue over flattened rows serves when every other operand has the result's shape or no row axes. */
+static bool epilogue_is_flat(const struct lower_ctx *l)
+{
+    const struct ir_type *t = &l->anchor->results[0].type;
+    for (int i = 0; i < l->body->n_args; i++) {
+        const struct ir_value *v = l->body->args[i];
+        bool feeds_anchor = v == ir_operand(l->anchor, 0) || v == ir_operand(l->anchor, 1);
+        bool elsewhere = false;
+        for (const struct ir_use *u = v->uses; u; u = u->next) elsewhere = elsewhere || u->user != l->anchor;
+        if (feeds_anchor && !elsewhere) continue;
+        if (feeds_anchor) return false;
+        if (is_full(&v->type, t)) continue;
+        for (int k = 0; k < v->type.rank - 1; k++)
+            if (!dim_is(v->type.dims[k], 1)) return false;
+    }
+    return true;
+}
+
+static void set_2d(struct lower_ctx *l, int buf, const struct dim *rows, const struct dim *cols)
+{
+    struct lp_kernel *k = l->k;
+    struct lp_buf *b = &k->bufs.v[buf];
+    const struct dim **dims = ARENA_ARRAY(&k->arena, const struct dim *, 2);
+    const struct dim **strides = ARENA_ARRAY(&k->arena, const struct dim *, 2);
+    dims[0] = rows, dims[1] = cols;
+    strides[0] = cols, strides[1] = dim_const(l->m->dims, 1);
+    b->rank = 2, b->dims = dims, b->strides = strides;
+    if (!dim_is_const(cols)) lp_dim_param(k, cols);
+}
+
+static void choose_tile(struct mm *t)
+{
+    const struct target_level *lv = t->l->level;
+    int lanes = lv->vector_bytes / (int)dtype_bytes(t->acc), regs = lv->n_vector_regs;
+    int want = t->panel / lanes; /* vectors a row */
+    int max_nv = regs >= 32 ? 4 : 2, nv = want < 1 ? 1 : want > max_nv ? max_nv : want;
+    while (t->panel % (nv * lanes) && nv > 1) nv--;
+    int mr = (regs - 2 - nv) / nv;
+    if (nv * mr > regs - 2 - nv) mr--;
+    if (mr > 12) mr = 12;
+    if (mr > 6 && nv > 1) mr = mr >= 12 ? 12 : 6;
+    if (nv == 1 && mr > 12) mr = 12;
+    t->nr = nv * lanes > t->panel ? t->panel : nv * lanes;
+    t->mr = mr;
+    if (dim_is_const(t->m) && t->m->value < mr) t->mr = (int)t->m->value;
+    if (t->mr < 1) t->mr = 1;
+}
+
+static void pack_b(struct mm *t)
+{
+    struct lower_ctx *l = t->l;
+    const struct ir_type *bt = &ir_operand(l->anchor, 1)->type;
+    bool tb = ir_attr_int(l->anchor, "trans_b", 0);
+    int n_axis = bt->rank - (tb ? 2 : 1), k_axis = bt->rank - (tb ? 1 : 2);
+    int64_t n = t->n->value, k = t->k->value;
+    struct plan_pack p = {.rank = 3, .dims = {(n + t->panel - 1) / t->panel, k, t->panel}, .in_axis = {n_axis, k_axis, n_axis},
+                          .stride = {t->panel, 1, 1}, .in_rank = bt->rank};
+    for (int i = 0; i < bt->rank; i++) p.in_dims[i] = bt->dims[i]->value;
+    lower_set_pack(l, t->b, &p, 64);
+}
+
+/* Tile of a: rows x 1 at [row.., k]. */
+static struct lp_value *load_a(struct mm *t, struct lp_value *row, struct lp_value *k, int rows, struct lp_value *nrows)
+{
+    struct expr_ctx *e = &t->l->e;
+    const struct ir_type *at = &ir_operand(t->l->anchor, 0)->type;
+    struct lp_value *idx[IR_MAX_RANK];
+    int rank = t->flat ? 2 : at->rank;
+    for (int i = 0; i < rank - 2; i++) idx[i] = dim_is(at->dims[i], 1) ? e->zero : t->batch[t->rank - rank + i];
+    idx[rank - 2] = row, idx[rank - 1] = k;
+    struct lp_value *v = lp_load_tile(&e->b, t->a, idx, rows, 1, rank - 2, rank - 1, nrows, NULL);
+    return lp_cast(&e->b, v, t->acc);
+}
+
+/* Row k of b, columns [panel * P + col, + nr). */
+static struct lp_value *load_b(struct mm *t, struct lp_value *panel, int col, struct lp_value *k, struct lp_value *ncols)
+{
+    struct expr_ctx *e = &t->l->e;
+    const struct ir_type *bt = &ir_operand(t->l->anchor, 1)->type;
+    struct lp_value *idx[IR_MAX_RANK], *v;
+    if (t->packed) {
+        idx[0] = panel, idx[1] = k, idx[2] = col ? lp_index(&e->b, col) : e->zero;
+        v = lp_load_tile(&e->b, t->b, idx, 1, t->nr, 0, 2, NULL, NULL);
+    } else {
+        for (int i = 0; i < bt->rank - 2; i++)
+            idx[i] = dim_is(bt->dims[i], 1) ? e->zero : t->batch[t->rank - bt->rank + i];
+        idx[bt->rank - 2] = k, idx[bt->rank - 1] = lp_binary(&e->b, LP_OP_MUL, panel, lp_index(&e->b, t->nr));
+        v = lp_load_tile(&e->b, t->b, idx, 1, t->nr, 0, bt->rank - 1, NULL, ncols);
+    }
+    return lp_cast(&e->b, v, t->acc);
+}
+
+static struct lp_value *zero_tile(struct mm *t, int rows)
+{
+    struct lp_type ty = lp_tile(t->acc, rows, t->nr);
+    return dtype_is_float(t->acc) ? lp_const_f(&t->l->e.b, ty, 0) : lp_const_i(&t->l->e.b, ty, 0);
+}
+
+/* One tile: K loop, epilogue, store. nrows NULL: all rows are there. */
+static void emit_tile(struct mm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *panel, int col)
+{
+    struct lower_ctx *l = t->l;
+    struct expr_ctx *e = &l->e;
+    struct lp_value *first_col = lp_binary(&e->b, LP_OP_ADD, lp_binary(&e->b, LP_OP_MUL, panel, lp_index(&e->b, t->panel)),
+                                           lp_index(&e->b, col));
+    bool cut = !(dim_is_const(t->n) && t->n->value % t->panel == 0);
+    struct lp_value *ncols = NULL;
+    if (cut) ncols = lp_binary(&e->b, LP_OP_MAX, lp_binary(&e->b, LP_OP_SUB, expr_dim(e, t->n), first_col), e->zero);
+    struct lp_value *acc = zero_tile(t, rows);
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, expr_dim(e, t->k), 1, 1, &acc);
+    struct lp_value *k = loop->regions[0]->args[0];
+    struct lp_value *a = load_a(t, row, k, rows, nrows), *b = load_b(t, panel, col, k, ncols);
+    struct lp_value *next = lp_mma(&e->b, loop->regions[0]->args[1], a, b, 1);
+    expr_for_end(e, loop, &next);
+    struct lp_value *v = lp_cast(&e->b, loop->results[0], l->anchor->results[0].type.dtype);
+    struct lp_value *idx[IR_MAX_RANK];
+    int rank = t->flat ? 2 : t->rank;
+    for (int i = 0; i < rank - 2; i++) idx[i] = t->batch[i];
+    idx[rank - 2] = row, idx[rank - 1] = first_col;
+    if (t->flat && t->rank != 2) { /* the epilogue's operands are addressed by their own ranks */
+        struct lp_value *wide[IR_MAX_RANK];
+        for (int i = 0; i < t->rank - 2; i++) wide[i] = e->zero;
+        wide[t->rank - 2] = row, wide[t->rank - 1] = first_col;
+        v = lower_tile_epilogue(l, v, wide, t->rank - 2, nrows, ncols);
+    } else {
+        v = lower_tile_epilogue(l, v, idx, t->rank - 2, nrows, ncols);
+    }
+    lp_store_tile(&e->b, lower_result_buf(l, 0), idx, v, rank - 2, rank - 1, nrows, ncols);
+}
+
+static void emit_columns(struct mm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *panel)
+{
+    int pieces = t->packed ? t->panel / t->nr : 1;
+    for (int p = 0; p < pieces; p++) {
+        size_t mark = expr_scope_push(&t->l->e);
+        emit_tile(t, row, rows, nrows, panel, p * t->nr);
+        expr_scope_pop(&t->l->e, mark);
+    }
+}
+
+/* Rows [lo, hi): full tiles, then what is left (hi - lo) mod MR: known at build time or bounded at run time. */
+static void emit_rows(struct mm *t, struct lp_value *lo, struct lp_value *hi, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_value *mr = lp_index(b, t->mr);
+    struct lp_value *count = lp_binary(b, LP_OP_SUB, hi, lo);
+    struct lp_value *rest = lp_binary(b, LP_OP_MOD, count, mr), *full = lp_binary(b, LP_OP_SUB, hi, rest);
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, full, t->mr, 0, NULL);
+    emit_columns(t, loop->regions[0]->args[0], t->mr, NULL, panel);
+    expr_for_end(e, loop, NULL);
+    if (t->mr == 1 || (dim_is_const(t->m) && t->m->value % t->mr == 0)) return;
+    struct lp_op *branch = lp_if_begin(b, lp_binary(b, LP_OP_GT, rest, e->zero), 0, NULL);
+    size_t mark = expr_scope_push(e);
+    if (dim_is_const(t->m)) emit_columns(t, full, (int)(t->m->value % t->mr), NULL, panel);
+    else emit_columns(t, full, t->mr, rest, panel);
+    expr_scope_pop(e, mark);
+    lp_if_else(b, branch, NULL);
+    lp_if_end(b, branch, NULL);
+}
+
+static bool setup(struct mm *t)
+{
+    struct lower_ctx *l = t->l;
+    const struct ir_op *op = l->anchor;
+    if (!op || op->code != IR_OP_MATMUL || !lower_tile_epilogue_ok(l)) return false;
+    const struct ir_type *at = &ir_operand(op, 0)->type, *bt = &ir_operand(op, 1)->type;
+    t->a = lower_operand_of(l, ir_operand(op, 0)), t->b = lower_operand_of(l, ir_operand(op, 1));
+    if (t->a < 0 || t->b < 0 || t->a == t->b || ir_attr_int(op, "trans_a", 0)) return false;
+    bool tb = ir_attr_int(op, "trans_b", 0);
+    t->rank = op->results[0].type.rank;
+    t->m = at->dims[at->rank - 2], t->k = at->dims[at->rank - 1], t->n = bt->dims[bt->rank - (tb ? 2 : 1)];
+    enum dtype rt = op->results[0].type.dtype;
+    t->acc = rt == DT_F16 || rt == DT_BF16 ? DT_F32 : rt;
+    if (dtype_bytes(t->acc) < 4) return false;
+    bool b_2d = true;
+    for (int i = 0; i < bt->rank - 2; i++) b_2d = b_2d && dim_is(bt->dims[i], 1);
+    bool b_used_once = !ir_operand(op, 1)->uses->next;
+    t->packed = b_2d && b_used_once && l->operand_consts[t->b] && dim_is_const(t->k) && dim_is_const(t->n) && t->k->value > 0 &&
+                t->n->value > 0 && at->rank == t->rank;
+    if (!t->packed && tb) return false;
+    t->flat = t->packed && epilogue_is_flat(l);
+    return true;
+}
+
+static void flatten(struct mm *t)
+{
+    struct lower_ctx *l = t->l;
+    const struct ir_type *rt = &l->anchor->results[0].type;
+    const struct dim *m = dim_const(l->m->dims, 1);
+    for (int i = 0; i < rt->rank - 1; i++) m = dim_mul(l->m->dims, m, rt->dims[i]);
+    t->m = m;
+    set_2d(l, t->a, m, t->k);
+    set_2d(l, lower_result_buf(l, 0), m, t->n);
+    for (int i = 0; i < l->body->n_args; i++) {
+        const struct ir_value *v = l->body->args[i];
+        if (i != t->a && i != t->b && is_full(&v->type, rt) && rt->rank > 2) {
+            /* keeps its rank: all rows on the row axis, 1 before it */
+            struct lp_buf *b = &l->k->bufs.v[i];
+            const struct dim **dims = arena_dup(&l->k->arena, b->dims, (size_t)b->rank * sizeof *dims);
+            for (int k = 0; k < rt->rank - 2; k++) dims[k] = dim_const(l->m->dims, 1);
+            dims[rt->rank - 2] = m;
+            b->dims = dims;
+        }
+    }
+}
+
+enum lower_result lower_matmul(struct lower_ctx *l)
+{
+    struct mm t = {.l = l};
+    if (!setup(&t)) return LOWER_NOT_MINE;
+    struct expr_ctx *e = &l->e;
+    struct dim_ctx *dc = l->m->dims;
+    if (t.flat) flatten(&t);
+    int64_t n = dim_is_const(t.n) ? t.n->value : 64;
+    t.panel = n > 32 ? 64 : n > 16 ? 32 : 16;
+    choose_tile(&t);
+    if (t.packed) pack_b(&t);
+    else t.panel = t.nr;
+    const struct dim *panels = dim_ceildiv(dc, t.n, dim_const(dc, t.panel));
+    const struct dim *blocks = dim_ceildiv(dc, t.m, dim_const(dc, ROW_BLOCK));
+    const struct dim *slices = dim_mul(dc, panels, blocks);
+    struct lp_value *s = lower_slice(l), *block = e->zero, *panel = s;
+    const struct ir_type *rt = &l->anchor->results[0].type;
+    if (!t.flat) {
+        const struct dim *batches = dim_const(dc, 1);
+        for (int i = 0; i < rt->rank - 2; i++) batches = dim_mul(dc, batches, rt->dims[i]);
+        if (!dim_is(batches, 1)) {
+            struct lp_value *per = expr_dim(e, slices);
+            struct lp_value *batch = lp_binary(&e->b, LP_OP_FLOORDIV, s, per);
+            panel = s = lp_binary(&e->b, LP_OP_MOD, s, per);
+            expr_delinear(e, batch, rt->rank - 2, rt->dims, t.batch);
+        } else {
+            for (int i = 0; i < rt->rank - 2; i++) t.batch[i] = e->zero;
+        }
+        slices = dim_mul(dc, slices, batches);
+    }
+    if (!dim_is(blocks, 1)) { /* all row blocks of one panel are neighbours: the panel stays in the cache */
+        panel = lp_binary(&e->b, LP_OP_FLOORDIV, s, expr_dim(e, blocks));
+        block = lp_binary(&e->b, LP_OP_MOD, s, expr_dim(e, blocks));
+    }
+    lower_set_slices(l, slices);
+    struct lp_value *lo = lp_binary(&e->b, LP_OP_MUL, block, lp_index(&e->b, ROW_BLOCK));
+    struct lp_value *hi = lp_binary(&e->b, LP_OP_MIN, lp_binary(&e->b, LP_OP_ADD, lo, lp_index(&e->b, ROW_BLOCK)), expr_dim(e, t.m));
+    emit_rows(&t, lo, hi, panel);
+    l->k->schedule = t.packed ? "matmul" : "matmul-dynamic";
+    const struct dim *elems = ir_type_elems(l->m, rt);
+    l->k->flops = dim_mulc(dc, dim_mul(dc, elems, t.k), 2);
+    return LOWER_DONE;
+}
