@@ -132,6 +132,9 @@ static bool may_inline(const struct cluster *p, const struct cluster *c, const s
     if (p == c || p->anchor || c->ops.n + p->ops.n > MAX_OPS) return false;
     unsigned t = ir_op_traits(user);
     bool same = (t & IR_T_PW) && same_dims(&p->root->type, &user->results[0].type);
+    bool row = user->code == IR_OP_SOFTMAX || user->code == IR_OP_LOG_SOFTMAX || user->code == IR_OP_LAYER_NORM ||
+               user->code == IR_OP_RMS_NORM;
+    if (row && ir_operand(user, 0) == p->root) return all_pointwise(p); /* passes/lower_rows.c reads the row again */
     if (c->anchor && (ir_op_traits(c->anchor) & IR_T_ANCHOR)) return same && all_pointwise(p);
     if (same) return true;
     if (t & IR_T_RED) return user->code != IR_OP_ARG_MAX && user->code != IR_OP_ARG_MIN;

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Grouped tensor IR to a plan: storage for every value, a launch for every group.
+ *
+ * Storage. A reshape shares its operand's bytes. A value that a terminator hands out is written where it belongs (the
+ * function's output, the `if`'s result); pass_group made sure that each has a writer of its own. Everything else lives in
+ * the arena. Identical kernels (same canonical text on every level) are kept once.
+ */
+#include <string.h>
+
+#include "passes/lower.h"
+#include "passes/lower_group.h"
+
+struct lowerer {
+    struct ir_module *m;
+    const struct target *t;
+    unsigned isa_mask;
+    struct diag_sink *diag;
+    struct plan *p;
+    struct map bufs;    /* ir_value id -> buffer + 1 */
+    struct map kernels; /* canonical text of all levels -> kernel + 1 */
+    struct map packed;  /* constant id and packing -> buffer + 1 */
+};
+
+static int find_buf(const struct lowerer *w, const struct ir_value *v)
+{
+    return (int)(intptr_t)map_find(&w->bufs, &v->id, sizeof v->id) - 1;
+}
+
+static void bind_buf(struct lowerer *w, const struct ir_value *v, int buf)
+{
+    map_put(&w->bufs, &v->id, sizeof v->id, (void *)(intptr_t)(buf + 1));
+}
+
+static int new_buf(struct lowerer *w, enum infr_buf_kind kind, const struct ir_type *t, const char *name)
+{
+    struct dim_ctx *dc = w->m->dims;
+    struct plan_buf b = {.kind = kind, .dtype = t->dtype, .rank = t->rank, .dims = t->dims, .name = name,
+                         .bytes = dim_mulc(dc, ir_type_elems(w->m, t), (int64_t)dtype_bytes(t->dtype))};
+    vec_push(&w->p->arena, &w->p->bufs, b);
+    return (int)w->p->bufs.n - 1;
+}
+
+static const struct ir_value *root_of(const struct ir_value *v)
+{
+    while (v->def && v->def->code == IR_OP_RESHAPE) v = ir_operand(v->def, 0);
+    return v;
+}
+
+static int const_buf(struct lowerer *w, const struct ir_const *c, const struct plan_pack *pack)
+{
+    struct {
+        uint32_t id;
+        struct plan_pack pack;
+    } key;
+    memset(&key, 0, sizeof key);
+    key.id = c->id;
+    if (pack && pack->rank) {
+        key.pack.rank = pack->rank, key.pack.in_rank = pack->in_rank;
+        memcpy(key.pack.dims, pack->dims, sizeof pack->dims);
+        memcpy(key.pack.in_axis, pack->in_axis, sizeof pack->in_axis);
+        memcpy(key.pack.stride, pack->stride, sizeof pack->stride);
+        memcpy(key.pack.in_dims, pack->in_dims, sizeof pack->in_dims);
+    }
+    int known = (int)(intptr_t)map_find(&w->packed, &key, sizeof key) - 1;
+    if (known >= 0) return known;
+    int buf = new_buf(w, INFR_BUF_CONST, &c->type, c->name);
+    struct plan_buf *b = &w->p->bufs.v[buf];
+    b->cst = c;
+    b->pack = key.pack;
+    if (key.pack.rank) {
+        int64_t bytes = (int64_t)dtype_bytes(c->type.dtype);
+        for (int i = 0; i < key.pack.rank; i++) bytes *= key.pack.dims[i];
+        b->bytes = dim_const(w->m->dims, bytes);
+    }
+    map_put(&w->packed, &key, sizeof key, (void *)(intptr_t)(buf + 1));
+    return buf;
+}
+
+/* Constant behind an operand, through reshapes. */
+static const struct ir_const *const_of(const struct ir_value *v)
+{
+    const struct ir_value *r = root_of(v);
+    return r->def && r->def->code == IR_OP_CONSTANT ? ir_attr_const(r->def, "value") : NULL;
+}
+
+/* The buffer an operand is read from. */
+static int operand_buf(struct lowerer *w, const struct ir_value *v, const struct plan_pack *pack)
+{
+    const struct ir_const *c = const_of(v);
+    if (c) return const_buf(w, c, pack);
+    int buf = find_buf(w, root_of(v));
+    INFC_ASSERT(buf >= 0);
+    return buf;
+}
+
+/* Number of a kernel equal on all levels, or of this one, which is kept. */
+static int intern_kernel(struct lowerer *w, struct plan_kernel *k)
+{
+    struct strbuf text = {0};
+    for (int l = 0; l < INFR_ISA_COUNT; l++)
+        if (k->levels[l]) {
+            strbuf_printf(&text, "level %d\n", l);
+            lp_print(&text, k->levels[l], true);
+        }
+    int known = (int)(intptr_t)map_find(&w->kernels, text.data, text.len) - 1;
+    if (known < 0) {
+        known = (int)w->p->kernels.n;
+        vec_push(&w->p->arena, &w->p->kernels, *k);
+        map_put(&w->kernels, text.data, text.len, (void *)(intptr_t)(known + 1));
+    } else {
+        for (int l = 0; l < INFR_ISA_COUNT; l++)
+            if (k->levels[l]) lp_kernel_destroy(k->levels[l]);
+    }
+    strbuf_deinit(&text);
+    return known;
+}
+
+static bool lower_launch(struct lowerer *w, struct ir_op *group, struct plan_block *out)
+{
+    struct arena *a = &w->p->arena;
+    int n_in = group->n_operands, n = n_in + group->n_results;
+    struct plan_pack *packs = ARENA_ARRAY(a, struct plan_pack, n_in);
+    const struct ir_const **consts = ARENA_ARRAY(a, const struct ir_const *, n_in);
+    for (int i = 0; i < n_in; i++) {
+        const struct ir_value *v = ir_operand(group, i);
+        const struct ir_const *c = const_of(v);
+        /* packing reads the constant by its own axes: only when no reshape lies between */
+        if (c && v->def->code == IR_OP_CONSTANT && !c->splat) consts[i] = c;
+    }
+    struct plan_kernel k = {0};
+    struct plan_launch *launch = ARENA_NEW(a, struct plan_launch);
+    const struct lp_kernel *like = NULL;
+    bool ok = true;
+    for (int i = 0; ok && i < w->t->n_levels; i++) {
+        const struct target_level *lv = &w->t->levels[i];
+        if (!(w->isa_mask >> lv->isa & 1)) continue;
+        struct lp_kernel *lp = lower_group(w->m, group, lv, like, consts, packs, w->diag);
+        k.levels[lv->isa] = lp;
+        ok = lp != NULL;
+        if (!ok) break;
+        launch->slices[lv->isa] = lp->slices;
+        like = lp;
+    }
+    if (!ok || !like) {
+        for (int l = 0; l < INFR_ISA_COUNT; l++)
+            if (k.levels[l]) lp_kernel_destroy(k.levels[l]);
+        return false;
+    }
+    k.name = arena_strdup(a, like->name);
+    k.schedule = arena_strdup(a, like->schedule);
+    launch->n_dims = (int)like->dims.n;
+    launch->dims = arena_dup(a, like->dims.v, like->dims.n * sizeof *launch->dims);
+    launch->claim = like->claim;
+    launch->flops = like->flops, launch->bytes = like->bytes;
+    launch->loc = arena_strdup(a, like->loc);
+    launch->kernel = intern_kernel(w, &k);
+    launch->n_args = n;
+    launch->args = ARENA_ARRAY(a, struct plan_arg, n);
+    for (int i = 0; i < n_in; i++) launch->args[i].buf = operand_buf(w, ir_operand(group, i), &packs[i]);
+    for (int i = 0; i < group->n_results; i++) {
+        struct ir_value *r = &group->results[i];
+        int buf = find_buf(w, r);
+        if (buf < 0) bind_buf(w, r, buf = new_buf(w, INFR_BUF_ARENA, &r->type, r->name));
+        launch->args[n_in + i].buf = buf;
+    }
+    struct plan_step s = {.kind = INFR_STEP_LAUNCH, .launch = launch};
+    vec_push(a, &out->steps, s);
+    return true;
+}
+
+static bool lower_block(struct lowerer *w, struct ir_block *b, const int *result_bufs, struct plan_block *out);
+
+static bool lower_if(struct lowerer *w, struct ir_op *op, struct plan_block *out)
+{
+    struct arena *a = &w->p->arena;
+    int *bufs = ARENA_ARRAY(a, int, op->n_results);
+    for (int i = 0; i < op->n_results; i++) {
+        struct ir_value *r = &op->results[i];
+        bufs[i] = find_buf(w, r);
+        if (bufs[i] < 0) bind_buf(w, r, bufs[i] = new_buf(w, INFR_BUF_ARENA, &r->type, r->name));
+    }
+    struct plan_step s = {.kind = INFR_STEP_IF, .cond_buf = operand_buf(w, ir_operand(op, 0), NULL),
+                          .then_block = ARENA_NEW(a, struct plan_block), .else_block = ARENA_NEW(a, struct plan_block)};
+    bool ok = lower_block(w, op->regions[0], bufs, s.then_block);
+    ok = lower_block(w, op->regions[1], bufs, s.else_block) && ok;
+    vec_push(a, &out->steps, s);
+    return ok;
+}
+
+static bool lower_block(struct lowerer *w, struct ir_block *b, const int *result_bufs, struct plan_block *out)
+{
+    for (int i = 0; i < b->last->n_operands; i++) bind_buf(w, root_of(ir_operand(b->last, i)), result_bufs[i]);
+    bool ok = true;
+    for (struct ir_op *op = b->first; op; op = op->next) {
+        if (op->code == IR_OP_GROUP) ok = lower_launch(w, op, out) && ok;
+        else if (op->code == IR_OP_IF) ok = lower_if(w, op, out) && ok;
+    }
+    return ok;
+}
+
+struct plan *lower_module(struct ir_module *m, const struct target *t, unsigned isa_mask, struct diag_sink *diag)
+{
+    struct lowerer w = {.m = m, .t = t, .isa_mask = isa_mask, .diag = diag, .p = plan_create(m)};
+    struct arena *a = &w.p->arena;
+    map_init(&w.bufs, a);
+    map_init(&w.kernels, a);
+    map_init(&w.packed, a);
+    struct ir_func *f = m->funcs.v[0];
+    w.p->input_bufs = ARENA_ARRAY(a, int, f->n_inputs);
+    w.p->output_bufs = ARENA_ARRAY(a, int, f->n_outputs);
+    for (int i = 0; i < f->n_inputs; i++) {
+        struct ir_value *v = f->body->args[i];
+        int buf = w.p->input_bufs[i] = new_buf(&w, INFR_BUF_INPUT, &v->type, f->input_names[i]);
+        w.p->bufs.v[buf].io = i;
+        bind_buf(&w, v, buf);
+    }
+    for (int i = 0; i < f->n_outputs; i++) {
+        int buf = w.p->output_bufs[i] = new_buf(&w, INFR_BUF_OUTPUT, &ir_operand(f->body->last, i)->type, f->output_names[i]);
+        w.p->bufs.v[buf].io = i;
+    }
+    if (!lower_block(&w, f->body, w.p->output_bufs, w.p->entry)) {
+        plan_destroy(w.p);
+        return NULL;
+    }
+    plan_lifetimes(w.p);
+    return w.p;
+}
