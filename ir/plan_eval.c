@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/plan_eval.h"
+
+#include <string.h>
+
+struct plan_run {
+    const struct plan *p;
+    enum infr_isa level;
+    struct arena *arena;
+    struct diag_sink *diag;
+    void **bufs;
+    int64_t *syms;
+};
+
+/* Binds every symbol that is an input's dim; others keep their lower bound. */
+static void bind_symbols(struct plan_run *r, const struct ir_tensor *inputs)
+{
+    const struct ir_module *m = r->p->module;
+    const struct ir_func *f = m->funcs.v[0];
+    size_t n = dim_sym_count(m->dims);
+    r->syms = ARENA_ARRAY(r->arena, int64_t, n);
+    for (size_t s = 0; s < n; s++) {
+        const struct dim *d = dim_sym_at(m->dims, s);
+        r->syms[s] = d->lo;
+        for (int i = 0; i < f->n_inputs; i++)
+            for (int a = 0; a < inputs[i].rank; a++)
+                if (f->body->args[i]->type.dims[a] == d) r->syms[s] = inputs[i].dims[a];
+    }
+}
+
+static bool run_block(struct plan_run *r, const struct plan_block *b)
+{
+    for (size_t i = 0; i < b->steps.n; i++) {
+        const struct plan_step *s = &b->steps.v[i];
+        if (s->kind == INFR_STEP_IF) {
+            bool taken = *(const unsigned char *)r->bufs[s->cond_buf] != 0;
+            if (!run_block(r, taken ? s->then_block : s->else_block)) return false;
+            continue;
+        }
+        const struct plan_launch *l = s->launch;
+        struct lp_kernel *k = r->p->kernels.v[l->kernel].levels[r->level];
+        if (!k) return diag_report(r->diag, DIAG_NO_LOWERING, l->loc, "a library op cannot run in the plan evaluator");
+        void **args = ARENA_ARRAY(r->arena, void *, l->n_args);
+        for (int a = 0; a < l->n_args; a++) args[a] = r->bufs[l->args[a].buf];
+        if (!lp_eval(k, args, r->syms, r->diag)) return false;
+    }
+    return true;
+}
+
+bool plan_eval(const struct plan *p, enum infr_isa level, const struct ir_tensor *inputs, struct ir_tensor *outputs,
+               void (*read_const)(const struct plan_buf *b, void *dst, size_t n_bytes), struct arena *arena,
+               struct diag_sink *diag)
+{
+    struct plan_run r = {.p = p, .level = level, .arena = arena, .diag = diag, .bufs = ARENA_ARRAY(arena, void *, p->bufs.n)};
+    bind_symbols(&r, inputs);
+    for (size_t i = 0; i < p->bufs.n; i++) {
+        const struct plan_buf *b = &p->bufs.v[i];
+        int64_t bytes;
+        if (b->kind == INFR_BUF_INPUT) {
+            r.bufs[i] = inputs[b->io].data;
+            continue;
+        }
+        if (!dim_eval(p->module->dims, b->bytes, r.syms, &bytes))
+            return diag_report(diag, DIAG_SHAPE_MISMATCH, NULL, "a buffer's size overflows");
+        r.bufs[i] = arena_alloc(arena, (size_t)bytes);
+        if (b->kind == INFR_BUF_CONST) read_const(b, r.bufs[i], (size_t)bytes);
+        if (b->kind != INFR_BUF_OUTPUT) continue;
+        struct ir_tensor *t = &outputs[b->io];
+        *t = (struct ir_tensor){.dtype = b->dtype, .rank = b->rank, .data = r.bufs[i], .n_bytes = (size_t)bytes};
+        for (int k = 0; k < b->rank; k++) dim_eval(p->module->dims, b->dims[k], r.syms, &t->dims[k]);
+    }
+    return run_block(&r, p->entry);
+}
