@@ -5,7 +5,10 @@
  * importer asks for them. One line a test, "pass", "fail", "unsupported" (with the first diagnostic),
  * "eval" (the evaluator refused) or "crash", and a summary. Each test runs in a process of its own.
  *
- *   eval_suite [--rtol=R] [--atol=A] FOLDER...
+ *   eval_suite [--rtol=R] [--atol=A] [--plan=v2|v3|v4] FOLDER...
+ *
+ * With --plan the model goes through the tensor passes and lowering first, and its plan runs in the loop-IR evaluator, which
+ * checks every access of every kernel.
  */
 #define _XOPEN_SOURCE 700 /* fork, alarm */
 
@@ -17,9 +20,21 @@
 
 #include "compiler/import/import.h"
 #include "compiler/import/wire.h"
+#include "compiler/emit_plan.h"
 #include "ir/eval.h"
+#include "ir/plan_eval.h"
+#include "passes/lower.h"
+#include "passes/pass.h"
 
 static double g_rtol = 1e-3, g_atol = 1e-7; /* set once from the command line */
+static int g_level = -1;                    /* --plan: enum infr_isa */
+
+static const struct target_level levels[] = {
+    {.name = "v2", .isa = INFR_ISA_V2, .vector_bytes = 16, .n_vector_regs = 16},
+    {.name = "v3", .isa = INFR_ISA_V3, .vector_bytes = 32, .n_vector_regs = 16, .has_fma = true},
+    {.name = "v4", .isa = INFR_ISA_V4, .vector_bytes = 64, .n_vector_regs = 32, .has_fma = true, .has_masks = true},
+};
+static const struct target plan_target = {.name = "test", .levels = levels, .n_levels = 3};
 
 enum outcome { PASS, FAIL, UNSUPPORTED, EVAL, CRASH, N_OUTCOMES };
 static const char *const outcome_names[] = {"pass", "fail", "unsupported", "eval", "crash"};
@@ -143,7 +158,18 @@ static int file_of(const struct names *names, const char *name)
     return -1;
 }
 
-static enum outcome run_set(struct ir_module *m, const struct names *names, const char *folder, int set, struct diag_sink *diag)
+static void read_const(const struct plan_buf *b, void *dst, size_t n)
+{
+    struct weight w = {.cst = b->cst, .pack = b->pack, .n_bytes = n};
+    weight_read(&w, 0, dst, n);
+}
+
+static bool run_plan(struct plan *p, const struct ir_tensor *in, struct ir_tensor *out, struct arena *arena, struct diag_sink *diag)
+{
+    return plan_eval(p, (enum infr_isa)g_level, in, out, read_const, arena, diag);
+}
+
+static enum outcome run_set(struct ir_module *m, struct plan *plan, const struct names *names, const char *folder, int set, struct diag_sink *diag)
 {
     struct ir_func *f = m->funcs.v[0];
     struct ir_tensor in[64] = {{0}}, out[64] = {{0}}, want;
@@ -155,7 +181,8 @@ static enum outcome run_set(struct ir_module *m, const struct names *names, cons
     }
     struct arena arena;
     arena_init(&arena);
-    enum outcome o = ir_eval_func(f, in, out, &arena, diag) ? PASS : EVAL;
+    bool ran = plan ? run_plan(plan, in, out, &arena, diag) : ir_eval_func(f, in, out, &arena, diag);
+    enum outcome o = ran ? PASS : EVAL;
     for (int i = 0; i < f->n_outputs && o == PASS; i++) {
         snprintf(path, sizeof path, "%s/test_data_set_%d/output_%d.pb", folder, set, i);
         if (!read_tensor(path, &want, diag)) return EVAL;
@@ -225,12 +252,19 @@ static enum outcome run_test(const char *folder)
     read_names(path, &names);
     struct ir_module *m = import(folder, &names, &diag);
     enum outcome o = m ? PASS : UNSUPPORTED;
+    struct plan *plan = NULL;
+    if (m && g_level >= 0) {
+        struct pass_options po = {0};
+        if (pass_run_all(m, &po, &diag)) plan = lower_module(m, &plan_target, 1u << g_level, &diag);
+        if (!plan) o = UNSUPPORTED;
+    }
     for (int set = 0; m && o == PASS; set++) {
         snprintf(path, sizeof path, "%s/test_data_set_%d", folder, set);
         if (access(path, F_OK)) break;
-        o = run_set(m, &names, folder, set, &diag);
+        o = run_set(m, plan, &names, folder, set, &diag);
     }
     if (diag.items.n) printf("  %s %s: %s\n", diag_code(diag.items.v[0].id), diag.items.v[0].loc, diag.items.v[0].message);
+    plan_destroy(plan);
     if (m) ir_module_destroy(m);
     diag_deinit(&diag);
     return o;
@@ -242,6 +276,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (!strncmp(argv[i], "--rtol=", 7)) g_rtol = atof(argv[i] + 7);
         else if (!strncmp(argv[i], "--atol=", 7)) g_atol = atof(argv[i] + 7);
+        else if (!strncmp(argv[i], "--plan=v", 8)) g_level = argv[i][8] == '2' ? INFR_ISA_V2 : argv[i][8] == '3' ? INFR_ISA_V3 : INFR_ISA_V4;
         else {
             fflush(stdout);
             pid_t child = fork();

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pipeline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/import/import.h"
+#include "ir/text.h"
+#include "passes/lower.h"
+#include "passes/pass.h"
+
+struct ir_module *pipeline_import(const struct options *o, const char *path, struct diag_sink *diag)
+{
+    struct import_options io = {.shapes = o->values[OPT_SHAPE].v, .n_shapes = (int)o->values[OPT_SHAPE].n};
+    return import_model(path, &io, diag);
+}
+
+static void print_ir(void *ctx, const char *pass, const struct ir_module *m)
+{
+    (void)ctx;
+    struct strbuf s = {0};
+    ir_print_module(&s, m, NULL);
+    fprintf(stderr, "// after %s\n%s", pass, strbuf_get(&s));
+    strbuf_deinit(&s);
+}
+
+static bool known_pass(const char *name, bool import_ok, struct diag_sink *diag)
+{
+    if (!name || pass_find(name) || (import_ok && (!strcmp(name, "import") || !strcmp(name, "all")))) return true;
+    return diag_report(diag, DIAG_OPTION, NULL, "unknown pass '%s'; `infc passes` lists them", name);
+}
+
+/* IR text to the output file or stdout; big constants go to FILE.bin. */
+static bool write_ir(struct build *b)
+{
+    const char *path = option_value(b->o, OPT_OUTPUT, NULL);
+    struct strbuf text = {0}, resources = {0};
+    ir_print_module(&text, b->m, path ? &resources : NULL);
+    bool ok = true;
+    if (!path) {
+        fputs(strbuf_get(&text), stdout);
+    } else {
+        char *side = arena_printf(&b->m->arena, "%s.bin", path);
+        FILE *f = fopen(path, "wb"), *g = resources.len ? fopen(side, "wb") : NULL;
+        ok = f && fwrite(strbuf_get(&text), 1, text.len, f) == text.len && fclose(f) == 0;
+        if (resources.len) ok = ok && g && fwrite(resources.data, 1, resources.len, g) == resources.len && fclose(g) == 0;
+        if (!ok) diag_report(b->diag, DIAG_FILE_WRITE, path, "cannot write IR text");
+    }
+    strbuf_deinit(&text);
+    strbuf_deinit(&resources);
+    return ok;
+}
+
+bool pipeline_tensor(struct build *b, bool *out_stopped)
+{
+    const struct options *o = b->o;
+    *out_stopped = false;
+    struct pass_options po = {.print_after = option_value(o, OPT_PRINT_AFTER, NULL), .stop_after = option_value(o, OPT_STOP_AFTER, NULL),
+                              .start_at = option_value(o, OPT_START_AT, NULL), .time = option_given(o, OPT_TIME_PASSES),
+                              .print = print_ir};
+    bool ok = known_pass(po.print_after, true, b->diag);
+    ok = known_pass(po.stop_after, true, b->diag) && ok;
+    ok = known_pass(po.start_at, false, b->diag) && ok;
+    ok = option_int(o, OPT_BISECT_LIMIT, 0, INT64_MAX, 0, &po.bisect_limit, b->diag) && ok;
+    if (!ok) return false;
+    if (po.stop_after && !strcmp(po.stop_after, "import")) {
+        *out_stopped = true;
+        return write_ir(b);
+    }
+    if (!pass_run_all(b->m, &po, b->diag)) return false;
+    if (!po.stop_after) return true;
+    *out_stopped = true;
+    return write_ir(b);
+}
+
+static bool add_target(struct build *b, const char *name, size_t len)
+{
+    char buf[64];
+    if (len >= sizeof buf) len = sizeof buf - 1;
+    memcpy(buf, name, len);
+    buf[len] = 0;
+    const struct target *t = target_find(buf);
+    if (t) {
+        for (int i = 0; i < t->n_levels; i++)
+            if (t->levels[i].isa <= INFR_ISA_V4) b->isa_mask |= 1u << t->levels[i].isa;
+    } else {
+        for (int i = 0; !t && (t = target_at(i)); i++) { /* "x86-64-v3": a target and a level */
+            size_t n = strlen(t->name);
+            const struct target_level *lv = !strncmp(buf, t->name, n) && buf[n] == '-' ? target_level_find(t, buf + n + 1) : NULL;
+            if (lv) b->isa_mask |= 1u << lv->isa;
+            else t = NULL;
+            if (t) break;
+        }
+    }
+    if (!t) return diag_report(b->diag, DIAG_TARGET_UNKNOWN, NULL, "unknown target '%s'", buf);
+    if (b->target && b->target != t)
+        return diag_report(b->diag, DIAG_TARGET_UNKNOWN, NULL, "targets '%s' and '%s' cannot share an engine yet", b->target->name, t->name);
+    b->target = t;
+    return true;
+}
+
+bool pipeline_select_target(struct build *b)
+{
+    const char *list = option_value(b->o, OPT_TARGET, "x86-64");
+    bool ok = true;
+    for (const char *p = list; ok && *p;) {
+        size_t len = strcspn(p, ",");
+        ok = add_target(b, p, len);
+        p += len + (p[len] == ',');
+    }
+    return ok;
+}
+
+bool pipeline_lower(struct build *b)
+{
+    b->plan = lower_module(b->m, b->target, b->isa_mask, b->diag);
+    return b->plan != NULL;
+}
+
+void build_deinit(struct build *b)
+{
+    plan_destroy(b->plan);
+    if (b->m) ir_module_destroy(b->m);
+}

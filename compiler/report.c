@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/report.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Symbol values that figures are stated at: lower bound, but at least 1. */
+static int64_t *smallest(struct build *b)
+{
+    size_t n = dim_sym_count(b->m->dims);
+    int64_t *v = ARENA_ARRAY(&b->plan->arena, int64_t, n);
+    for (size_t i = 0; i < n; i++) v[i] = dim_sym_at(b->m->dims, i)->lo > 0 ? dim_sym_at(b->m->dims, i)->lo : 1;
+    return v;
+}
+
+struct totals {
+    struct build *b;
+    const int64_t *syms;
+    double flops, generic_flops;
+    size_t launches, generic;
+    VEC(const struct plan_launch *) list;
+};
+
+static double value(const struct totals *t, const struct dim *d)
+{
+    int64_t v;
+    return d && dim_eval(t->b->m->dims, d, t->syms, &v) ? (double)v : 0;
+}
+
+static bool is_generic(const struct plan_kernel *k) { return !strcmp(k->schedule, "generic"); }
+
+static void gather(struct totals *t, const struct plan_block *block)
+{
+    for (size_t i = 0; i < block->steps.n; i++) {
+        const struct plan_step *s = &block->steps.v[i];
+        if (s->kind == INFR_STEP_IF) {
+            gather(t, s->then_block);
+            gather(t, s->else_block);
+            continue;
+        }
+        bool generic = is_generic(&t->b->plan->kernels.v[s->launch->kernel]);
+        double f = value(t, s->launch->flops);
+        t->launches++;
+        t->generic += generic;
+        t->flops += f;
+        t->generic_flops += generic ? f : 0;
+        vec_push(&t->b->plan->arena, &t->list, s->launch);
+    }
+}
+
+static void print_text(struct totals *t, FILE *out, uint64_t peak, uint64_t sum)
+{
+    struct plan *p = t->b->plan;
+    fprintf(out, "%zu launches of %zu kernels; %.1f MFLOP at the smallest shapes, %.2f%% of them in generic kernels\n", t->launches,
+            p->kernels.n, t->flops * 1e-6, t->flops > 0 ? 100 * t->generic_flops / t->flops : 0.0);
+    fprintf(out, "arena %llu bytes planned, %llu the sum of all tensors\n", (unsigned long long)peak, (unsigned long long)sum);
+    for (size_t i = 0; i < t->list.n; i++) {
+        const struct plan_launch *l = t->list.v[i];
+        const struct plan_kernel *k = &p->kernels.v[l->kernel];
+        fprintf(out, "%s%-15s %10.3f MFLOP  %-32s %s\n", is_generic(k) ? "* " : "  ", k->schedule, value(t, l->flops) * 1e-6, k->name, l->loc);
+    }
+    if (t->generic) fprintf(out, "* generic lowering: right, but not tuned for this operation\n");
+}
+
+static void print_json(struct totals *t, FILE *out, uint64_t peak, uint64_t sum, const char *engine, uint64_t engine_bytes)
+{
+    struct plan *p = t->b->plan;
+    struct strbuf s = {0};
+    strbuf_puts(&s, "{\n  \"engine\": ");
+    strbuf_put_json(&s, engine);
+    strbuf_printf(&s, ",\n  \"engine_bytes\": %llu,\n  \"flops\": %.0f,\n  \"generic_flops\": %.0f,\n  \"generic_flops_share\": %.6f,\n",
+                  (unsigned long long)engine_bytes, t->flops, t->generic_flops, t->flops > 0 ? t->generic_flops / t->flops : 0.0);
+    strbuf_printf(&s, "  \"arena_bytes\": %llu,\n  \"tensor_bytes\": %llu,\n  \"kernels\": %zu,\n  \"launches\": [", (unsigned long long)peak,
+                  (unsigned long long)sum, p->kernels.n);
+    for (size_t i = 0; i < t->list.n; i++) {
+        const struct plan_launch *l = t->list.v[i];
+        const struct plan_kernel *k = &p->kernels.v[l->kernel];
+        strbuf_printf(&s, "%s\n    {\"kernel\": %d, \"name\": \"%s\", \"schedule\": \"%s\", \"flops\": %.0f, \"nodes\": ", i ? "," : "", l->kernel,
+                      k->name, k->schedule, value(t, l->flops));
+        strbuf_put_json(&s, l->loc);
+        strbuf_putc(&s, '}');
+    }
+    strbuf_puts(&s, "\n  ]\n}\n");
+    fputs(strbuf_get(&s), out);
+    strbuf_deinit(&s);
+}
+
+bool report_build(struct build *b, const char *engine_path)
+{
+    struct stat st;
+    uint64_t bytes = stat(engine_path, &st) == 0 ? (uint64_t)st.st_size : 0, peak, sum;
+    bool json = option_given(b->o, OPT_JSON);
+    if (!json) fprintf(stderr, "%s: %.1f MB\n", engine_path, (double)bytes * 1e-6);
+    if (!option_given(b->o, OPT_REPORT) && !json) return true;
+    struct totals t = {.b = b, .syms = smallest(b)};
+    gather(&t, b->plan->entry);
+    plan_arena_bytes(b->plan, t.syms, &peak, &sum);
+    const char *path = option_value(b->o, OPT_REPORT, "");
+    FILE *out = path[0] ? fopen(path, "w") : stdout;
+    if (!out) return diag_report(b->diag, DIAG_FILE_WRITE, path, "cannot write the report");
+    if (json) print_json(&t, out, peak, sum, engine_path, bytes);
+    else print_text(&t, out, peak, sum);
+    if (path[0] && fclose(out)) return diag_report(b->diag, DIAG_FILE_WRITE, path, "cannot write the report");
+    return true;
+}
