@@ -10,6 +10,7 @@
 /* Attributes that conv, conv_transpose and pools share, checked. */
 struct window {
     int n; /* spatial axes */
+    int first, channel; /* first spatial axis and channel axis of x and of the result */
     int64_t strides[2 * IR_MAX_RANK], dilations[2 * IR_MAX_RANK];
     const struct dim *pads[2 * IR_MAX_RANK];
     const struct dim *kernel[IR_MAX_RANK];
@@ -17,7 +18,11 @@ struct window {
 
 static bool read_window(struct ir_module *m, struct ir_op *op, int spatial, struct window *w)
 {
+    bool last;
+    if (!infer_flag(m, op, "channels_last", false, &last)) return false;
     w->n = spatial;
+    w->first = last ? 1 : 2;
+    w->channel = last ? 1 + spatial : 1;
     return infer_ints(m, op, "strides", spatial, 1, INT32_MAX, 1, w->strides) &&
            infer_ints(m, op, "dilations", spatial, 1, INT32_MAX, 1, w->dilations) &&
            infer_dims(m, op, "pads", 2 * spatial, w->pads, NULL);
@@ -67,22 +72,22 @@ bool infer_conv(struct ir_module *m, struct ir_op *op)
         !read_window(m, op, x->rank - 2, &w) || !check_kernel(m, op, &w))
         return false;
     const struct dim *out_channels = f->dims[0], *g = dim_const(m->dims, groups);
-    if (!infer_eq(m, op, dim_mulc(m->dims, f->dims[1], groups), x->dims[1],
+    if (!infer_eq(m, op, dim_mulc(m->dims, f->dims[1], groups), x->dims[w.channel],
                   "input channels by weights and by x") ||
         !infer_eq(m, op, dim_mod(m->dims, out_channels, g), zero,
                   "output channels modulo groups") ||
         !check_bias(m, op, acc, out_channels))
         return false;
     dims[0] = x->dims[0];
-    dims[1] = out_channels;
+    dims[w.channel] = out_channels;
     for (int k = 0; k < w.n; k++) {
         const struct dim *padded =
-            dim_add(m->dims, x->dims[2 + k], dim_add(m->dims, w.pads[k], w.pads[w.n + k]));
+            dim_add(m->dims, x->dims[w.first + k], dim_add(m->dims, w.pads[k], w.pads[w.n + k]));
         const struct dim *extent = window_extent(m, &w, k);
         if (!infer_le(m, op, extent, padded, "size of a kernel and of the padded input"))
             return false;
         const struct dim *free = dim_sub(m->dims, padded, extent);
-        dims[2 + k] =
+        dims[w.first + k] =
             dim_addc(m->dims, dim_floordiv(m->dims, free, dim_const(m->dims, w.strides[k])), 1);
     }
     return infer_set(m, op, 0, acc, x->rank, dims);
@@ -112,14 +117,16 @@ bool infer_conv_transpose(struct ir_module *m, struct ir_op *op)
 static bool pool_dims(struct ir_module *m, struct ir_op *op, const struct dim **dims)
 {
     const struct ir_type *x = infer_type(op, 0);
+    const struct dim *output[2 * IR_MAX_RANK];
     int64_t kernel[2 * IR_MAX_RANK];
     struct window w;
     if (!image_rank(m, op) || !read_window(m, op, x->rank - 2, &w) ||
         !infer_ints(m, op, "kernel", w.n, 1, INT32_MAX, 1, kernel) ||
-        !infer_dims(m, op, "output", w.n, dims + 2, NULL))
+        !infer_dims(m, op, "output", w.n, output, NULL))
         return false;
     dims[0] = x->dims[0];
-    dims[1] = x->dims[1];
+    dims[w.channel] = x->dims[w.channel];
+    for (int k = 0; k < w.n; k++) dims[w.first + k] = output[k];
     for (int k = 0; k < 2 * w.n; k++)
         if (!infer_le(m, op, dim_const(m->dims, 0), w.pads[k], "pads of a pool")) return false;
     return true;

@@ -7,6 +7,7 @@
  *   reshape(reshape(x)), reshape to own shape ->  one reshape, x
  *   transpose(transpose(x)), identity perm    ->  one transpose, x
  *   broadcast to own shape, cast to own dtype ->  x
+ *   transpose that only moves axes of size 1  ->  reshape
  *   a broadcast that only feeds pointwise ops which broadcast it anyway  ->  its operand
  */
 #include <string.h>
@@ -73,6 +74,26 @@ static bool fold_chain(struct ir_module *m, struct ir_op *op)
     return false;
 }
 
+/* A transpose that keeps the order of all axes but those of size 1 moves no element. */
+static bool transpose_to_reshape(struct ir_module *m, struct ir_op *op)
+{
+    int n, last = -1;
+    if (op->code != IR_OP_TRANSPOSE) return false;
+    struct ir_value *x = ir_operand(op, 0);
+    const int64_t *perm = ir_attr_ints(op, "perm", &n);
+    for (int i = 0; i < n; i++) {
+        if (dim_is(x->type.dims[perm[i]], 1)) continue;
+        if (perm[i] < last) return false;
+        last = (int)perm[i];
+    }
+    struct ir_builder b = {.m = m, .block = op->block, .before = op, .loc = op->loc};
+    struct ir_value *r = ir_build_reshape(&b, x, n, op->results[0].type.dims);
+    if (!r) return false;
+    ir_value_replace_uses(&op->results[0], r);
+    ir_op_erase(op);
+    return true;
+}
+
 /* Pointwise ops broadcast by themselves: an explicit broadcast before one is dropped when the result stays the same. */
 static bool drop_broadcast(struct ir_op *op)
 {
@@ -110,7 +131,10 @@ static bool run_block(struct ir_module *m, struct ir_block *b)
         changed = fold_chain(m, op) || changed;
         changed = drop_broadcast(op) || changed;
         struct ir_value *same = op->n_results == 1 ? identity_of(op) : NULL;
-        if (!same || !ir_type_equal(&same->type, &op->results[0].type)) continue;
+        if (!same || !ir_type_equal(&same->type, &op->results[0].type)) {
+            changed = transpose_to_reshape(m, op) || changed;
+            continue;
+        }
         ir_value_replace_uses(&op->results[0], same);
         ir_op_erase(op);
         changed = true;

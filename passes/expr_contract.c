@@ -94,14 +94,16 @@ struct lp_value *expr_conv(struct expr_ctx *c, const struct ir_op *op, int r, st
     struct lp_builder *b = &c->b;
     const struct ir_value *x = ir_operand(op, 0), *wt = ir_operand(op, 1), *bias = ir_operand(op, 2);
     int n = x->type.rank - 2, unused;
+    bool last = ir_attr_int(op, "channels_last", 0);
+    int ch = last ? n + 1 : 1, sp = last ? 1 : 2; /* channel axis, first spatial axis */
     int64_t groups = ir_attr_int(op, "groups", 1);
     const struct dim *cg = wt->type.dims[1], *og = dim_floordiv(c->m->dims, wt->type.dims[0], dim_const(c->m->dims, groups));
-    struct window w = {.c = c, .n = n, .first = 2, .x = x, .kernel = wt->type.dims + 2,
+    struct window w = {.c = c, .n = n, .first = sp, .x = x, .kernel = wt->type.dims + 2,
                        .strides = ir_attr_ints(op, "strides", &unused), .dilations = ir_attr_ints(op, "dilations", &unused),
                        .pads = ir_attr_dims(op, "pads", &unused)};
-    struct lp_value *wi[IR_MAX_RANK] = {idx[1]}, *acc = zero_as(c, sum_dtype(op));
+    struct lp_value *wi[IR_MAX_RANK] = {idx[ch]}, *acc = zero_as(c, sum_dtype(op));
     struct lp_value *base = groups == 1 ? c->zero
-                                        : expr_imul(c, lp_binary(b, LP_OP_FLOORDIV, idx[1], expr_dim(c, og)), expr_dim(c, cg));
+                                        : expr_imul(c, lp_binary(b, LP_OP_FLOORDIV, idx[ch], expr_dim(c, og)), expr_dim(c, cg));
     struct lp_op *loops[IR_MAX_RANK];
     for (int i = 0; i <= n; i++) { /* channel loop, then taps */
         const struct dim *extent = i == 0 ? cg : w.kernel[i - 1];
@@ -110,8 +112,8 @@ struct lp_value *expr_conv(struct expr_ctx *c, const struct ir_op *op, int r, st
         acc = loops[i]->regions[0]->args[1];
     }
     w.sub[0] = idx[0];
-    w.sub[1] = expr_iadd(c, base, wi[1]);
-    for (int i = 0; i < n; i++) w.sub[2 + i] = window_coord(&w, i, idx[2 + i], wi[2 + i]);
+    w.sub[ch] = expr_iadd(c, base, wi[1]);
+    for (int i = 0; i < n; i++) w.sub[sp + i] = window_coord(&w, i, idx[sp + i], wi[2 + i]);
     struct lp_value *inside = window_clamp(&w);
     struct lp_value *v = lp_cast(b, expr_at(c, x, w.sub), acc->type.dtype);
     if (inside) v = lp_select(b, inside, v, zero_as(c, acc->type.dtype));
@@ -120,7 +122,7 @@ struct lp_value *expr_conv(struct expr_ctx *c, const struct ir_op *op, int r, st
         expr_for_end(c, loops[i], &acc);
         acc = loops[i]->results[0];
     }
-    if (bias) acc = lp_binary(b, LP_OP_ADD, acc, lp_cast(b, expr_at(c, bias, &idx[1]), acc->type.dtype));
+    if (bias) acc = lp_binary(b, LP_OP_ADD, acc, lp_cast(b, expr_at(c, bias, &idx[ch]), acc->type.dtype));
     return lp_cast(b, acc, op->results[0].type.dtype);
 }
 
@@ -194,15 +196,17 @@ struct lp_value *expr_pool(struct expr_ctx *c, const struct ir_op *op, int r, st
     const struct ir_value *x = ir_operand(op, 0);
     const struct ir_type *xt = &x->type;
     int n = xt->rank - 2, unused;
+    bool last = ir_attr_int(op, "channels_last", 0);
+    int sp = last ? 1 : 2, ch = last ? n + 1 : 1;
     bool max = op->code == IR_OP_POOL_MAX, avg = op->code == IR_OP_POOL_AVG;
     const int64_t *kernel = ir_attr_ints(op, "kernel", &unused);
-    struct window w = {.c = c, .n = n, .first = 2, .x = x, .strides = ir_attr_ints(op, "strides", &unused),
+    struct window w = {.c = c, .n = n, .first = sp, .x = x, .strides = ir_attr_ints(op, "strides", &unused),
                        .dilations = ir_attr_ints(op, "dilations", &unused), .pads = ir_attr_dims(op, "pads", &unused)};
     enum dtype acc_t = max ? xt->dtype : sum_dtype(op);
     struct lp_value *carried[2] = {max ? least(c, acc_t) : zero_as(c, acc_t), c->zero};
     struct lp_op *loops[IR_MAX_RANK];
     struct lp_value *taps[IR_MAX_RANK];
-    w.sub[0] = idx[0], w.sub[1] = idx[1];
+    w.sub[0] = idx[0], w.sub[ch] = idx[ch];
     for (int i = 0; i < n; i++) {
         loops[i] = expr_for_begin(c, LP_LOOP_SERIAL, c->zero, lp_index(b, kernel[i]), 1, 2, carried);
         taps[i] = loops[i]->regions[0]->args[0];
@@ -211,9 +215,9 @@ struct lp_value *expr_pool(struct expr_ctx *c, const struct ir_op *op, int r, st
     bool include_pad = ir_attr_int(op, "count_include_pad", 0);
     struct lp_value *counted = NULL;
     for (int i = 0; i < n; i++) {
-        struct lp_value *p = w.sub[2 + i] = window_coord(&w, i, idx[2 + i], taps[i]);
+        struct lp_value *p = w.sub[sp + i] = window_coord(&w, i, idx[sp + i], taps[i]);
         if (avg && include_pad) { /* positions beyond the padded image (ceil mode) never count */
-            const struct dim *end = dim_add(c->m->dims, xt->dims[2 + i], w.pads ? w.pads[n + i] : dim_const(c->m->dims, 0));
+            const struct dim *end = dim_add(c->m->dims, xt->dims[sp + i], w.pads ? w.pads[n + i] : dim_const(c->m->dims, 0));
             struct lp_value *in = lp_binary(b, LP_OP_LT, p, expr_dim(c, end));
             counted = counted ? lp_binary(b, LP_OP_AND, counted, in) : in;
         }
@@ -221,9 +225,9 @@ struct lp_value *expr_pool(struct expr_ctx *c, const struct ir_op *op, int r, st
     /* A window may leave the image without padding too (ceil mode): always check. */
     struct lp_value *inside = NULL;
     for (int i = 0; i < n; i++) {
-        struct lp_value *in = expr_in_bounds(c, w.sub[2 + i], xt->dims[2 + i]);
+        struct lp_value *in = expr_in_bounds(c, w.sub[sp + i], xt->dims[sp + i]);
         inside = inside ? lp_binary(b, LP_OP_AND, inside, in) : in;
-        w.sub[2 + i] = expr_clamp(c, w.sub[2 + i], xt->dims[2 + i]);
+        w.sub[sp + i] = expr_clamp(c, w.sub[sp + i], xt->dims[sp + i]);
     }
     struct lp_value *v = lp_cast(b, expr_at(c, x, w.sub), acc_t), *next[2];
     if (max) {
@@ -234,9 +238,9 @@ struct lp_value *expr_pool(struct expr_ctx *c, const struct ir_op *op, int r, st
         if (ir_attr_int(op, "column_major", 0)) {
             flat = c->zero;
             for (int i = n - 1; i >= 0; i--)
-                flat = expr_iadd(c, expr_imul(c, flat, expr_dim(c, xt->dims[2 + i])), w.sub[2 + i]);
+                flat = expr_iadd(c, expr_imul(c, flat, expr_dim(c, xt->dims[sp + i])), w.sub[sp + i]);
             struct lp_value *nc = expr_linear(c, 2, xt->dims, idx);
-            for (int i = 0; i < n; i++) nc = expr_imul(c, nc, expr_dim(c, xt->dims[2 + i]));
+            for (int i = 0; i < n; i++) nc = expr_imul(c, nc, expr_dim(c, xt->dims[sp + i]));
             flat = expr_iadd(c, nc, flat);
         } else {
             flat = expr_linear(c, xt->rank, xt->dims, w.sub);

@@ -11,8 +11,9 @@
  * M, on slices or threads.
  */
 #include "passes/lower.h"
+#include "passes/tile_shape.h"
 
-#define ROW_BLOCK 96 /* rows a slice does with one panel: a multiple of every MR used */
+#define ROW_BLOCK 96 /* rows a slice does with one panel, rounded down to a multiple of MR */
 
 struct mm {
     struct lower_ctx *l;
@@ -62,24 +63,6 @@ static void set_2d(struct lower_ctx *l, int buf, const struct dim *rows, const s
     strides[0] = cols, strides[1] = dim_const(l->m->dims, 1);
     b->rank = 2, b->dims = dims, b->strides = strides;
     if (!dim_is_const(cols)) lp_dim_param(k, cols);
-}
-
-static void choose_tile(struct mm *t)
-{
-    const struct target_level *lv = t->l->level;
-    int lanes = lv->vector_bytes / (int)dtype_bytes(t->acc), regs = lv->n_vector_regs;
-    int want = t->panel / lanes; /* vectors a row */
-    int max_nv = regs >= 32 ? 4 : 2, nv = want < 1 ? 1 : want > max_nv ? max_nv : want;
-    while (t->panel % (nv * lanes) && nv > 1) nv--;
-    int mr = (regs - 2 - nv) / nv;
-    if (nv * mr > regs - 2 - nv) mr--;
-    if (mr > 12) mr = 12;
-    if (mr > 6 && nv > 1) mr = mr >= 12 ? 12 : 6;
-    if (nv == 1 && mr > 12) mr = 12;
-    t->nr = nv * lanes > t->panel ? t->panel : nv * lanes;
-    t->mr = mr;
-    if (dim_is_const(t->m) && t->m->value < mr) t->mr = (int)t->m->value;
-    if (t->mr < 1) t->mr = 1;
 }
 
 static void pack_b(struct mm *t)
@@ -185,7 +168,7 @@ static void emit_rows(struct mm *t, struct lp_value *lo, struct lp_value *hi, st
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, full, t->mr, 0, NULL);
     emit_columns(t, loop->regions[0]->args[0], t->mr, NULL, panel);
     expr_for_end(e, loop, NULL);
-    if (t->mr == 1 || (dim_is_const(t->m) && t->m->value % t->mr == 0)) return;
+    if (t->mr == 1 || (dim_is_const(t->m) && t->m->value % t->mr == 0)) return; /* blocks are multiples of MR */
     struct lp_op *branch = lp_if_begin(b, lp_binary(b, LP_OP_GT, rest, e->zero), 0, NULL);
     size_t mark = expr_scope_push(e);
     if (dim_is_const(t->m)) emit_columns(t, full, (int)(t->m->value % t->mr), NULL, panel);
@@ -250,11 +233,12 @@ enum lower_result lower_matmul(struct lower_ctx *l)
     if (t.flat) flatten(&t);
     int64_t n = dim_is_const(t.n) ? t.n->value : 64;
     t.panel = n > 32 ? 64 : n > 16 ? 32 : 16;
-    choose_tile(&t);
+    tile_shape(l->level, (int)dtype_bytes(t.acc), t.panel, t.m, false, &t.mr, &t.nr);
     if (t.packed) pack_b(&t);
     else t.panel = t.nr;
     const struct dim *panels = dim_ceildiv(dc, t.n, dim_const(dc, t.panel));
-    const struct dim *blocks = dim_ceildiv(dc, t.m, dim_const(dc, ROW_BLOCK));
+    int64_t row_block = ROW_BLOCK / t.mr * t.mr;
+    const struct dim *blocks = dim_ceildiv(dc, t.m, dim_const(dc, row_block));
     const struct dim *slices = dim_mul(dc, panels, blocks);
     struct lp_value *s = lower_slice(l), *block = e->zero, *panel = s;
     const struct ir_type *rt = &l->anchor->results[0].type;
@@ -276,8 +260,8 @@ enum lower_result lower_matmul(struct lower_ctx *l)
         block = lp_binary(&e->b, LP_OP_MOD, s, expr_dim(e, blocks));
     }
     lower_set_slices(l, slices);
-    struct lp_value *lo = lp_binary(&e->b, LP_OP_MUL, block, lp_index(&e->b, ROW_BLOCK));
-    struct lp_value *hi = lp_binary(&e->b, LP_OP_MIN, lp_binary(&e->b, LP_OP_ADD, lo, lp_index(&e->b, ROW_BLOCK)), expr_dim(e, t.m));
+    struct lp_value *lo = lp_binary(&e->b, LP_OP_MUL, block, lp_index(&e->b, row_block));
+    struct lp_value *hi = lp_binary(&e->b, LP_OP_MIN, lp_binary(&e->b, LP_OP_ADD, lo, lp_index(&e->b, row_block)), expr_dim(e, t.m));
     emit_rows(&t, lo, hi, panel);
     l->k->schedule = t.packed ? "matmul" : "matmul-dynamic";
     const struct dim *elems = ir_type_elems(l->m, rt);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "passes/lower.h"
 
@@ -42,18 +43,18 @@ static struct lp_value *activate(struct rnn *r, const char *name, double alpha, 
     struct lp_builder *b = &r->e->b;
 #define BIN(op, p, q) lp_binary(b, LP_OP_##op, p, q)
     struct lp_value *zero = num(r, 0), *one = num(r, 1);
-    if (!strcmp(name, "Tanh")) return lp_unary(b, LP_OP_TANH, x);
-    if (!strcmp(name, "Relu")) return BIN(MAX, x, zero);
-    if (!strcmp(name, "Affine")) return BIN(ADD, BIN(MUL, num(r, alpha), x), num(r, beta));
-    if (!strcmp(name, "LeakyRelu")) return lp_select(b, BIN(GE, x, zero), x, BIN(MUL, num(r, alpha), x));
-    if (!strcmp(name, "ThresholdedRelu")) return lp_select(b, BIN(GE, x, num(r, alpha)), x, zero);
-    if (!strcmp(name, "ScaledTanh")) return BIN(MUL, num(r, alpha), lp_unary(b, LP_OP_TANH, BIN(MUL, num(r, beta), x)));
-    if (!strcmp(name, "HardSigmoid"))
+    if (!strcasecmp(name, "Tanh")) return lp_unary(b, LP_OP_TANH, x);
+    if (!strcasecmp(name, "Relu")) return BIN(MAX, x, zero);
+    if (!strcasecmp(name, "Affine")) return BIN(ADD, BIN(MUL, num(r, alpha), x), num(r, beta));
+    if (!strcasecmp(name, "LeakyRelu")) return lp_select(b, BIN(GE, x, zero), x, BIN(MUL, num(r, alpha), x));
+    if (!strcasecmp(name, "ThresholdedRelu")) return lp_select(b, BIN(GE, x, num(r, alpha)), x, zero);
+    if (!strcasecmp(name, "ScaledTanh")) return BIN(MUL, num(r, alpha), lp_unary(b, LP_OP_TANH, BIN(MUL, num(r, beta), x)));
+    if (!strcasecmp(name, "HardSigmoid"))
         return BIN(MIN, BIN(MAX, BIN(ADD, BIN(MUL, num(r, alpha), x), num(r, beta)), zero), one);
-    if (!strcmp(name, "Elu"))
+    if (!strcasecmp(name, "Elu"))
         return lp_select(b, BIN(GE, x, zero), x, BIN(MUL, num(r, alpha), BIN(SUB, lp_unary(b, LP_OP_EXP, x), one)));
-    if (!strcmp(name, "Softsign")) return BIN(DIV, x, BIN(ADD, one, lp_unary(b, LP_OP_ABS, x)));
-    if (!strcmp(name, "Softplus")) return lp_unary(b, LP_OP_LOG, BIN(ADD, one, lp_unary(b, LP_OP_EXP, x)));
+    if (!strcasecmp(name, "Softsign")) return BIN(DIV, x, BIN(ADD, one, lp_unary(b, LP_OP_ABS, x)));
+    if (!strcasecmp(name, "Softplus")) return lp_unary(b, LP_OP_LOG, BIN(ADD, one, lp_unary(b, LP_OP_EXP, x)));
     return lp_unary(b, LP_OP_SIGMOID, x);
 #undef BIN
 }
@@ -63,7 +64,7 @@ static void activation_params(const char *name, double *alpha, double *beta)
     static const struct activation_defaults table[] = {{"Affine", 1, 0}, {"LeakyRelu", 0.01, 0}, {"ThresholdedRelu", 1, 0},
                                                        {"ScaledTanh", 1, 1}, {"HardSigmoid", 0.2, 0.5}, {"Elu", 1, 0}};
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        if (!strcmp(table[i].name, name)) *alpha = table[i].alpha, *beta = table[i].beta;
+        if (!strcasecmp(table[i].name, name)) *alpha = table[i].alpha, *beta = table[i].beta;
 }
 
 /* Activation number i (f, g, h of direction 0, then of direction 1) of the op, with its default. */

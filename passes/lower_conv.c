@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Channels-last convolution as an implicit matmul, without im2col: the input buffer gets an overlapping view
+ *
+ *   x'[n, oy.., ky.., ox, kx, c],  strides: ox steps `stride` pixels, kx `dilation` pixels, c one element
+ *
+ * (one pair (oy, ky) for each outer spatial axis), so that an output row of MR pixels is a column of the view and the
+ * taps are the K loop. Undilated taps of the last axis and the channels are one contiguous run of kw * C elements. Weights
+ * are packed at build time into panels of P output channels: w'[group][O/P][taps, c][P]. Every output element is
+ * one chain over (ky, kx, c) in order.
+ *
+ * A slice is one output row by one panel. Depthwise convolutions (one input channel a group) are vectors over channels.
+ */
+#include "passes/lower.h"
+#include "passes/tile_shape.h"
+
+struct conv {
+    struct lower_ctx *l;
+    struct expr_ctx *e;
+    const struct ir_type *x, *w, *out;
+    int n;                     /* spatial axes */
+    int64_t groups, cg, og;    /* channels in and out a group */
+    int64_t kernel[3], strides[3], dilations[3];
+    int xb, wb, bias;          /* buffers; bias -1: none */
+    int panel, nr, mr;
+    bool merged;               /* the view's last axes (kx, c) are one */
+    enum dtype acc;
+};
+
+static bool read_attrs(struct conv *c)
+{
+    int n;
+    const int64_t *s = ir_attr_ints(c->l->anchor, "strides", &n), *d = ir_attr_ints(c->l->anchor, "dilations", &n);
+    for (int i = 0; i < c->n; i++) {
+        if (!dim_is_const(c->w->dims[2 + i])) return false;
+        c->kernel[i] = c->w->dims[2 + i]->value;
+        c->strides[i] = s ? s[i] : 1;
+        c->dilations[i] = d ? d[i] : 1;
+    }
+    return true;
+}
+
+/*
+ * The view of x: [n, (o, k) a spatial axis.., c] with o and k of the last axis last but c. merged: (kx, c) as one axis.
+ */
+static void set_view(struct conv *c)
+{
+    struct lower_ctx *l = c->l;
+    struct dim_ctx *dc = l->m->dims;
+    struct lp_buf *b = &l->k->bufs.v[c->xb];
+    int rank = 2 + 2 * c->n - (c->merged ? 1 : 0), at = 0;
+    const struct dim **dims = ARENA_ARRAY(&l->k->arena, const struct dim *, rank);
+    const struct dim **strides = ARENA_ARRAY(&l->k->arena, const struct dim *, rank);
+    const struct dim *one = dim_const(dc, 1), *pixel[4];
+    pixel[c->n] = one; /* pixel[i]: elements between neighbours along axis i; axis n = channels */
+    const struct dim *step = c->x->dims[c->n + 1];
+    for (int i = c->n - 1; i >= 0; i--) pixel[i] = step, step = dim_mul(dc, step, c->x->dims[1 + i]);
+    dims[at] = c->x->dims[0], strides[at++] = step;
+    for (int i = 0; i < c->n; i++) {
+        dims[at] = c->out->dims[1 + i], strides[at++] = dim_mulc(dc, pixel[i], c->strides[i]);
+        if (i == c->n - 1 && c->merged) break;
+        dims[at] = dim_const(dc, c->kernel[i]), strides[at++] = dim_mulc(dc, pixel[i], c->dilations[i]);
+    }
+    dims[at] = c->merged ? dim_mulc(dc, c->x->dims[c->n + 1], c->kernel[c->n - 1]) : c->x->dims[c->n + 1];
+    strides[at++] = one;
+    INFC_ASSERT(at == rank);
+    b->rank = rank, b->dims = dims, b->strides = strides;
+    for (int i = 0; i < rank; i++)
+        if (!dim_is_const(strides[i])) lp_dim_param(l->k, strides[i]);
+}
+
+/* w[O, C/g, K..] -> [g][O/g/P][K.., C/g][P]; the axes of K and C/g stay apart for the reader's sake. */
+static void pack_weights(struct conv *c)
+{
+    struct plan_pack p = {.in_rank = c->w->rank};
+    int at = 0;
+    p.dims[at] = c->groups, p.in_axis[at] = 0, p.stride[at++] = c->og;
+    p.dims[at] = (c->og + c->panel - 1) / c->panel, p.in_axis[at] = 0, p.stride[at++] = c->panel;
+    for (int i = 0; i < c->n; i++) p.dims[at] = c->kernel[i], p.in_axis[at] = 2 + i, p.stride[at++] = 1;
+    p.dims[at] = c->cg, p.in_axis[at] = 1, p.stride[at++] = 1;
+    p.dims[at] = c->panel, p.in_axis[at] = 0, p.stride[at++] = 1;
+    p.rank = at;
+    for (int i = 0; i < c->w->rank; i++) p.in_dims[i] = c->w->dims[i]->value;
+    lower_set_pack(c->l, c->wb, &p, 64);
+    if (!c->merged) return;
+    /* the reader sees (kx, c) as one axis: same bytes, one rank less */
+    struct lp_buf *b = &c->l->k->bufs.v[c->wb];
+    const struct dim **dims = arena_dup(&c->l->k->arena, b->dims, (size_t)b->rank * sizeof *dims);
+    const struct dim **strides = arena_dup(&c->l->k->arena, b->strides, (size_t)b->rank * sizeof *strides);
+    dims[at - 3] = dim_const(c->l->m->dims, c->kernel[c->n - 1] * c->cg);
+    strides[at - 3] = strides[at - 2];
+    dims[at - 2] = dims[at - 1], strides[at - 2] = strides[at - 1];
+    b->rank = at - 1, b->dims = dims, b->strides = strides;
+}
+
+/* Coordinates of a tile of output pixels. */
+struct place {
+    struct lp_value *n, *o[3]; /* batch, outer spatial; o[last] = first pixel of the tile */
+    struct lp_value *group, *panel, *col; /* col: first output channel of the tile, within the group */
+    struct lp_value *nrows, *ncols;
+    int rows, piece; /* tile rows; first column within the panel */
+};
+
+static struct lp_value *load_pixels(struct conv *c, const struct place *p, struct lp_value *const *k, struct lp_value *ch)
+{
+    struct lp_value *idx[8];
+    int at = 0, row_axis;
+    idx[at++] = p->n;
+    for (int i = 0; i < c->n; i++) {
+        row_axis = at;
+        idx[at++] = p->o[i];
+        if (i == c->n - 1 && c->merged) break;
+        idx[at++] = k[i];
+    }
+    idx[at++] = c->groups == 1 ? ch : expr_iadd(c->e, expr_imul(c->e, p->group, lp_index(&c->e->b, c->cg)), ch);
+    struct lp_value *v = lp_load_tile(&c->e->b, c->xb, idx, p->rows, 1, row_axis, at - 1, p->nrows, NULL);
+    return lp_cast(&c->e->b, v, c->acc);
+}
+
+static struct lp_value *load_weights(struct conv *c, const struct place *p, struct lp_value *const *k, struct lp_value *ch)
+{
+    struct lp_value *idx[8];
+    int at = 0;
+    idx[at++] = p->group, idx[at++] = p->panel;
+    for (int i = 0; i < c->n - (c->merged ? 1 : 0); i++) idx[at++] = k[i];
+    idx[at++] = ch;
+    idx[at++] = p->piece ? lp_index(&c->e->b, p->piece) : c->e->zero;
+    struct lp_value *v = lp_load_tile(&c->e->b, c->wb, idx, 1, c->nr, 0, at - 1, NULL, NULL);
+    return lp_cast(&c->e->b, v, c->acc);
+}
+
+/* acc after the loops over taps and channels. */
+static struct lp_value *contract(struct conv *c, const struct place *p)
+{
+    struct expr_ctx *e = c->e;
+    struct lp_value *acc = lp_const_f(&e->b, lp_tile(c->acc, p->rows, c->nr), 0), *k[3] = {e->zero, e->zero, e->zero};
+    struct lp_op *loops[4];
+    int n_loops = 0, n_taps = c->n - (c->merged ? 1 : 0);
+    for (int i = 0; i < n_taps; i++) {
+        if (c->kernel[i] == 1) continue;
+        struct lp_op *loop = loops[n_loops++] = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(&e->b, c->kernel[i]), 1, 1, &acc);
+        k[i] = loop->regions[0]->args[0], acc = loop->regions[0]->args[1];
+    }
+    int64_t run = c->merged ? c->cg * c->kernel[c->n - 1] : c->cg;
+    struct lp_op *loop = loops[n_loops++] = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(&e->b, run), 1, 1, &acc);
+    struct lp_value *ch = loop->regions[0]->args[0];
+    acc = lp_mma(&e->b, loop->regions[0]->args[1], load_pixels(c, p, k, ch), load_weights(c, p, k, ch), 1);
+    while (n_loops) {
+        expr_for_end(e, loops[--n_loops], &acc);
+        acc = loops[n_loops]->results[0];
+    }
+    return acc;
+}
+
+/* Bias, epilogue, store of the tile whose first output channel (over all groups) is `channel`. */
+static void finish_tile(struct conv *c, const struct place *p, struct lp_value *acc, struct lp_value *channel)
+{
+    struct expr_ctx *e = c->e;
+    if (c->bias >= 0) {
+        struct lp_value *idx[1] = {channel};
+        struct lp_value *b = lp_load_tile(&e->b, c->bias, idx, 1, c->nr, 0, 0, NULL, p->ncols);
+        acc = lp_binary(&e->b, LP_OP_ADD, acc, lp_cast(&e->b, b, c->acc));
+    }
+    struct lp_value *v = lp_cast(&e->b, acc, c->out->dtype), *idx[5];
+    idx[0] = p->n;
+    for (int i = 0; i < c->n; i++) idx[1 + i] = p->o[i];
+    idx[1 + c->n] = channel;
+    v = lower_tile_epilogue(c->l, v, idx, c->n, p->nrows, p->ncols);
+    lp_store_tile(&e->b, lower_result_buf(c->l, 0), idx, v, c->n, c->n + 1, p->nrows, p->ncols);
+}
+
+static void emit_panel(struct conv *c, struct place *p)
+{
+    struct expr_ctx *e = c->e;
+    struct lp_builder *b = &e->b;
+    for (p->piece = 0; p->piece < c->panel; p->piece += c->nr) {
+        size_t mark = expr_scope_push(e);
+        struct lp_value *col = expr_iadd(e, expr_imul(e, p->panel, lp_index(b, c->panel)), p->piece ? lp_index(b, p->piece) : e->zero);
+        p->ncols = NULL;
+        if (c->og % c->panel) p->ncols = lp_binary(b, LP_OP_MAX, lp_binary(b, LP_OP_SUB, lp_index(b, c->og), col), e->zero);
+        struct lp_value *channel = expr_iadd(e, expr_imul(e, p->group, lp_index(b, c->og)), col);
+        finish_tile(c, p, contract(c, p), channel);
+        expr_scope_pop(e, mark);
+    }
+}
+
+/* Depthwise: acc[pixel, channel] += x * w, both vectors over channels. */
+static struct lp_value *contract_depthwise(struct conv *c, const struct place *p)
+{
+    struct expr_ctx *e = c->e;
+    struct lp_value *acc = lp_const_f(&e->b, lp_tile(c->acc, p->rows, c->nr), 0), *k[3] = {e->zero, e->zero, e->zero};
+    struct lp_op *loops[3];
+    for (int i = 0; i < c->n; i++) {
+        loops[i] = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(&e->b, c->kernel[i]), 1, 1, &acc);
+        k[i] = loops[i]->regions[0]->args[0], acc = loops[i]->regions[0]->args[1];
+    }
+    struct lp_value *idx[8], *wi[5];
+    int at = 0, row_axis = 0;
+    idx[at++] = p->n;
+    for (int i = 0; i < c->n; i++) row_axis = at, idx[at++] = p->o[i], idx[at++] = k[i], wi[i] = k[i];
+    idx[at] = wi[c->n] = p->col;
+    struct lp_value *x = lp_load_tile(&e->b, c->xb, idx, p->rows, c->nr, row_axis, at, p->nrows, p->ncols);
+    struct lp_value *w = lp_load_tile(&e->b, c->wb, wi, 1, c->nr, 0, c->n, NULL, p->ncols);
+    acc = lp_fma(&e->b, lp_cast(&e->b, x, c->acc), lp_cast(&e->b, w, c->acc), acc);
+    for (int i = c->n - 1; i >= 0; i--) {
+        expr_for_end(e, loops[i], &acc);
+        acc = loops[i]->results[0];
+    }
+    return acc;
+}
+
+/* w[C, 1, K..] -> [K..][C] */
+static void pack_depthwise(struct conv *c)
+{
+    struct plan_pack p = {.rank = c->n + 1, .in_rank = c->w->rank};
+    for (int i = 0; i < c->n; i++) p.dims[i] = c->kernel[i], p.in_axis[i] = 2 + i, p.stride[i] = 1;
+    p.dims[c->n] = c->groups, p.in_axis[c->n] = 0, p.stride[c->n] = 1;
+    for (int i = 0; i < c->w->rank; i++) p.in_dims[i] = c->w->dims[i]->value;
+    lower_set_pack(c->l, c->wb, &p, 64);
+}
+
+static void emit_depthwise(struct conv *c, struct place *p)
+{
+    struct expr_ctx *e = c->e;
+    struct lp_builder *b = &e->b;
+    struct lp_value *channels = lp_index(b, c->groups);
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, channels, c->nr, 0, NULL);
+    p->col = loop->regions[0]->args[0];
+    p->ncols = c->groups % c->nr ? lp_binary(b, LP_OP_SUB, channels, p->col) : NULL;
+    finish_tile(c, p, contract_depthwise(c, p), p->col);
+    expr_for_end(e, loop, NULL);
+}
+
+/* All pixels of the output row: full tiles, then the rest. */
+static void emit_row(struct conv *c, struct place *p, void (*emit)(struct conv *, struct place *))
+{
+    struct expr_ctx *e = c->e;
+    struct lp_builder *b = &e->b;
+    const struct dim *w = c->out->dims[c->n];
+    struct lp_value *total = expr_dim(e, w), *rest = lp_binary(b, LP_OP_MOD, total, lp_index(b, c->mr));
+    struct lp_value *full = lp_binary(b, LP_OP_SUB, total, rest);
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, full, c->mr, 0, NULL);
+    p->o[c->n - 1] = loop->regions[0]->args[0], p->rows = c->mr, p->nrows = NULL;
+    emit(c, p);
+    expr_for_end(e, loop, NULL);
+    if (c->mr == 1 || (dim_is_const(w) && w->value % c->mr == 0)) return;
+    struct lp_op *branch = NULL;
+    if (!dim_is_const(w)) branch = lp_if_begin(b, lp_binary(b, LP_OP_GT, rest, e->zero), 0, NULL);
+    size_t mark = expr_scope_push(e);
+    p->o[c->n - 1] = full;
+    p->rows = dim_is_const(w) ? (int)(w->value % c->mr) : c->mr;
+    p->nrows = dim_is_const(w) ? NULL : rest;
+    emit(c, p);
+    expr_scope_pop(e, mark);
+    if (!branch) return;
+    lp_if_else(b, branch, NULL);
+    lp_if_end(b, branch, NULL);
+}
+
+static bool setup(struct conv *c)
+{
+    struct lower_ctx *l = c->l;
+    const struct ir_op *op = l->anchor;
+    if (!op || op->code != IR_OP_CONV || !ir_attr_int(op, "channels_last", 0) || !lower_tile_epilogue_ok(l)) return false;
+    int n_pads;
+    const struct dim *const *pads = ir_attr_dims(op, "pads", &n_pads);
+    for (int i = 0; i < n_pads; i++)
+        if (!dim_is(pads[i], 0)) return false;
+    c->x = &ir_operand(op, 0)->type, c->w = &ir_operand(op, 1)->type, c->out = &op->results[0].type;
+    c->n = c->x->rank - 2;
+    c->xb = lower_operand_of(l, ir_operand(op, 0)), c->wb = lower_operand_of(l, ir_operand(op, 1));
+    c->bias = ir_operand(op, 2) ? lower_operand_of(l, ir_operand(op, 2)) : -1;
+    if (c->n > 3 || c->xb < 0 || c->wb < 0 || (ir_operand(op, 2) && c->bias < 0)) return false;
+    if (ir_operand(op, 0)->uses->next || ir_operand(op, 1)->uses->next || !l->operand_consts[c->wb]) return false;
+    if (!dim_is_const(c->w->dims[0]) || !dim_is_const(c->w->dims[1]) || !read_attrs(c)) return false;
+    c->groups = ir_attr_int(op, "groups", 1);
+    c->cg = c->w->dims[1]->value, c->og = c->w->dims[0]->value / c->groups;
+    c->acc = c->x->dtype == DT_F64 ? DT_F64 : DT_F32;
+    return c->cg > 0 && c->og > 0;
+}
+
+enum lower_result lower_conv(struct lower_ctx *l)
+{
+    struct conv c = {.l = l, .e = &l->e};
+    if (!setup(&c)) return LOWER_NOT_MINE;
+    struct expr_ctx *e = &l->e;
+    struct dim_ctx *dc = l->m->dims;
+    bool depthwise = c.groups > 1 && c.cg == 1 && c.og == 1;
+    c.merged = !depthwise && c.groups == 1 && c.dilations[c.n - 1] == 1;
+    c.panel = depthwise ? 64 : c.og > 32 ? 64 : c.og > 16 ? 32 : 16;
+    tile_shape(l->level, (int)dtype_bytes(c.acc), c.panel, c.out->dims[c.n], depthwise, &c.mr, &c.nr);
+    set_view(&c);
+    if (depthwise) pack_depthwise(&c);
+    else pack_weights(&c);
+    /* slices: batch, outer spatial axes, group, panel: a panel's weights stay in the cache over the rows that follow */
+    const struct dim *axes[8], *slices = dim_const(dc, 1);
+    int n_axes = 0;
+    if (!depthwise) {
+        axes[n_axes++] = dim_const(dc, c.groups);
+        axes[n_axes++] = dim_const(dc, (c.og + c.panel - 1) / c.panel);
+    }
+    axes[n_axes++] = c.out->dims[0];
+    for (int i = 0; i < c.n - 1; i++) axes[n_axes++] = c.out->dims[1 + i];
+    for (int i = 0; i < n_axes; i++) slices = dim_mul(dc, slices, axes[i]);
+    lower_set_slices(l, slices);
+    struct lp_value *coord[8];
+    expr_delinear(e, lower_slice(l), n_axes, axes, coord);
+    struct place p = {.group = e->zero, .panel = e->zero};
+    int at = 0;
+    if (!depthwise) p.group = coord[at++], p.panel = coord[at++];
+    p.n = coord[at++];
+    for (int i = 0; i < c.n - 1; i++) p.o[i] = coord[at++];
+    emit_row(&c, &p, depthwise ? emit_depthwise : emit_panel);
+    l->k->schedule = depthwise ? "conv-depthwise" : "conv";
+    const struct dim *flops = ir_type_elems(l->m, c.out);
+    for (int i = 0; i < c.n; i++) flops = dim_mulc(dc, flops, c.kernel[i]);
+    l->k->flops = dim_mulc(dc, flops, 2 * c.cg);
+    return LOWER_DONE;
+}
