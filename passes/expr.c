@@ -289,7 +289,11 @@ struct lp_value *expr_pointwise(struct expr_ctx *c, const struct ir_op *op, stru
     case IR_OP_ISNAN: return lp_binary(&c->b, LP_OP_NE, a[0], a[0]);
     case IR_OP_ISINF: return is_inf(c, op, a[0]);
     case IR_OP_CAST: return lp_cast(&c->b, a[0], op->results[0].type.dtype);
-    case IR_OP_BITCAST: return lp_bitcast(&c->b, a[0], op->results[0].type.dtype);
+    case IR_OP_BITCAST: { /* a bool's byte is 0 or 1: reading it as a number is the cast */
+        enum dtype to = op->results[0].type.dtype;
+        if (a[0]->type.dtype == DT_BOOL || to == DT_BOOL) return lp_cast(&c->b, a[0], to);
+        return lp_bitcast(&c->b, a[0], to);
+    }
     case IR_OP_POW: return power(c, a[0], a[1]);
     case IR_OP_SELECT: return lp_select(&c->b, a[0], a[1], a[2]);
     default: break;
