@@ -104,7 +104,7 @@ struct place {
 static struct lp_value *load_pixels(struct conv *c, const struct place *p, struct lp_value *const *k, struct lp_value *ch)
 {
     struct lp_value *idx[8];
-    int at = 0, row_axis;
+    int at = 0, row_axis = 0;
     idx[at++] = p->n;
     for (int i = 0; i < c->n; i++) {
         row_axis = at;
