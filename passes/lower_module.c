@@ -145,6 +145,9 @@ static bool lower_launch(struct lowerer *w, struct ir_op *group, struct plan_blo
     if (!ok || !like) {
         for (int l = 0; l < INFR_ISA_COUNT; l++)
             if (k.levels[l]) lp_kernel_destroy(k.levels[l]);
+        for (int i = 0; i < group->n_results; i++) /* go on, so that every group without a lowering is reported */
+            if (find_buf(w, &group->results[i]) < 0)
+                bind_buf(w, &group->results[i], new_buf(w, INFR_BUF_ARENA, &group->results[i].type, NULL));
         return false;
     }
     k.name = arena_strdup(a, like->name);
