@@ -90,6 +90,8 @@ q_log_5 = series(lambda u: (q_log_s(u) - mpf(2) / 3) / u, mpf(2) / 5)
 q_asin = series(lambda u: (m.asin(m.sqrt(u)) / m.sqrt(u) - 1) / u, mpf(1) / 6)
 q_atan = series(lambda u: (m.atan(m.sqrt(u)) / m.sqrt(u) - 1) / u, mpf(-1) / 3)
 
+q_tanh = series(lambda u: (m.tanh(m.sqrt(u)) / m.sqrt(u) - 1) / u, mpf(-1) / 3)
+
 
 def neg_log_erfc(x):
     return -m.log(m.erfc(x))
@@ -105,6 +107,7 @@ FITS = {
     "log_f32": (q_log, 1 / sqrt2 - 1, sqrt2 - 1, 8, lambda f: abs(f) ** 2 + mpf("1e-4"), to_f32),
     "erf_small_f32": (q_erf, 0, mpf("0.93") ** 2, 5, one, to_f32),
     "erf_large_f32": (neg_log_erfc, mpf("0.92"), mpf("4"), 8, m.erfc, to_f32),
+    "tanh_f32": (q_tanh, 0, mpf("0.5505") ** 2, 4, lambda u: u + mpf("1e-4"), to_f32),
     "sin_f32": (q_sin, 0, (m.pi / 4) ** 2, 3, lambda u: u + mpf("1e-6"), to_f32),
     "cos_f32": (q_cos, 0, (m.pi / 4) ** 2, 2, lambda u: u**2 + mpf("1e-6"), to_f32),
     "exp_f64": (q_exp, -half_ln2, half_ln2, 9, lambda r: r**2 + mpf("1e-3"), to_f64),

@@ -83,9 +83,9 @@ struct row {
 
 static const struct row rows[] = {
     {LP_OP_EXP, expl, 1.1, 1.5, -10, 10},      {LP_OP_LOG, logl, 1.0, 1.5, 0, 4},
-    {LP_OP_TANH, tanhl, 2.4, 4, -10, 10},      {LP_OP_SIGMOID, sigmoidl, 2.4, 4, -20, 20},
-    {LP_OP_ERF, erfl, 1.3, 2, -4.5, 4.5},      {LP_OP_SIN, sinl, 1.5, 1.5, -100, 100},
-    {LP_OP_COS, cosl, 1.5, 1.5, -100, 100},    {LP_OP_TAN, tanl, 0.6, 3, -10, 10},
+    {LP_OP_TANH, tanhl, 1.5, 4, -10, 10},      {LP_OP_SIGMOID, sigmoidl, 2.4, 4, -20, 20},
+    {LP_OP_ERF, erfl, 1.3, 2, -4.5, 4.5},      {LP_OP_SIN, sinl, 1.6, 1.5, -100, 100},
+    {LP_OP_COS, cosl, 1.6, 1.5, -100, 100},    {LP_OP_TAN, tanl, 0.6, 3, -10, 10},
     {LP_OP_ASIN, asinl, 0.6, 3, -1, 1},        {LP_OP_ACOS, acosl, 0.6, 3, -1, 1},
     {LP_OP_ATAN, atanl, 0.6, 3, -5, 5},        {LP_OP_SINH, sinhl, 0.6, 4, -10, 10},
     {LP_OP_COSH, coshl, 0.6, 4, -10, 10},      {LP_OP_ASINH, asinhl, 0.6, 4, -10, 10},
