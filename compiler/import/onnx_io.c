@@ -99,6 +99,14 @@ static const struct dim *named_dim(struct imp *im, const char *param)
     return d;
 }
 
+/* "?" and the like say that a size is unknown, not that two sizes are equal. */
+static bool is_a_name(const char *param)
+{
+    for (const char *p = param ? param : ""; *p; p++)
+        if (isalnum((unsigned char)*p) || (unsigned char)*p >= 0x80) return true;
+    return false;
+}
+
 static const struct dim *input_dim(struct imp *im, const char *input, const Onnx__Dim *p, size_t axis, const char *loc)
 {
     if (p->has_dim_value) {
@@ -108,7 +116,7 @@ static const struct dim *input_dim(struct imp *im, const char *input, const Onnx
             return NULL;
         }
     }
-    if (p->dim_param && *p->dim_param) return named_dim(im, p->dim_param);
+    if (is_a_name(p->dim_param)) return named_dim(im, p->dim_param);
     return dim_sym(im->m->dims, identifier(im, arena_printf(&im->m->arena, "%s_d%zu", input, axis)), 1, DIM_INF);
 }
 

@@ -2,6 +2,32 @@
 /* DFT, STFT, MelWeightMatrix. */
 #include "compiler/import/onnx_int.h"
 
+/*
+ * The real signal of `length` whose one-sided spectrum x is: bins beyond the middle are the conjugates of those
+ * before it, x[length - j], and only the real part of the inverse transform is wanted.
+ */
+static struct ir_value *inverse_real(struct onode *n, struct ir_value *x, int axis, const struct dim *length)
+{
+    int rank = rank_of(x);
+    const struct dim *half = dim_addc(n->d, dim_floordiv(n->d, length, dim_const(n->d, 2)), 1), *have = dim_of(x, axis);
+    const struct dim *missing = dim_max(n->d, dim_const(n->d, 0), dim_sub(n->d, half, have));
+    if (!dim_is(missing, 0)) { /* bins that are not given are 0 */
+        const struct dim *lo[IR_MAX_RANK], *hi[IR_MAX_RANK];
+        for (int i = 0; i < rank; i++) lo[i] = dim_const(n->d, 0), hi[i] = i == axis ? missing : lo[i];
+        struct ir_attr p[3] = {ir_a_dims("lo", rank, lo), ir_a_dims("hi", rank, hi), ir_a_string("mode", "constant")};
+        x = e_op1(n, IR_OP_PAD, x, 3, p);
+    }
+    struct ir_value *j = e_iota(n, DT_I64, length), *mirror = e_sub(n, e_dim(n, length, DT_I64), j);
+    struct ir_value *all = ir_build_gather(n->b, x, e_min(n, j, mirror), axis);
+    struct ir_value *sign = e_sel(n, e_bin(n, IR_OP_LE, j, mirror), e_like(n, x, 1), e_like(n, x, -1));
+    struct ir_value *parts[2];
+    for (int i = 0; i < 2; i++) parts[i] = e_slice1(n, all, rank - 1, dim_const(n->d, i), dim_const(n->d, 1));
+    parts[1] = e_mul(n, parts[1], e_channel(n, sign, axis, rank));
+    struct ir_value *full = parts[0] && parts[1] ? ir_build_concat(n->b, 2, parts, rank - 1) : NULL;
+    struct ir_attr a[4] = {ir_a_int("axis", axis), ir_a_dims("length", 1, &length), ir_a_int("inverse", 1), ir_a_int("onesided", 0)};
+    return e_slice1(n, e_op1(n, IR_OP_DFT, full, 4, a), rank - 1, dim_const(n->d, 0), dim_const(n->d, 1));
+}
+
 bool onnx_dft(struct onode *n)
 {
     struct ir_value *x = on_in(n, 0);
@@ -23,7 +49,13 @@ bool onnx_dft(struct onode *n)
         length = d[0];
     }
     struct ir_attr a[4] = {ir_a_int("axis", axis), ir_a_dims("length", 1, &length), ir_a_int("inverse", inverse), ir_a_int("onesided", onesided)};
-    struct ir_value *y = e_op1(n, IR_OP_DFT, e_wide(n, x), 4, a);
+    struct ir_value *y;
+    if (inverse && onesided) {
+        if (!dim_is(dim_of(x, rank_of(x) - 1), 2)) return on_fail(n, DIAG_SHAPE_MISMATCH, "DFT: an inverse one-sided transform needs complex numbers");
+        y = inverse_real(n, e_wide(n, x), axis, length);
+    } else {
+        y = e_op1(n, IR_OP_DFT, e_wide(n, x), 4, a);
+    }
     return on_out(n, 0, e_cast(n, y, x->type.dtype));
 }
 
