@@ -3,14 +3,14 @@
 
 #define MAX_MR 14
 
-/* Cost of one row of NR columns for one k: multiply-adds, or loads where they are more (two of each a cycle). */
+/*
+ * Cost of one row of v vectors for one k: the multiply-adds of the tile (at least the eight that hide their latency), plus a
+ * share of its loads: they go to other ports, but wait for the second-level cache now and then.
+ */
 static double step_cost(int mr, int v)
 {
-    double fmas = mr * v, loads = mr + v;
-    double chain = 8.0; /* independent accumulators needed to hide the latency of a multiply-add */
-    double cycles = fmas > loads ? fmas : loads;
-    if (fmas < chain) cycles = cycles > chain ? cycles : chain;
-    return cycles / (mr * v);
+    double fmas = mr * v, loads = mr + v, latency = 8.0;
+    return ((fmas > latency ? fmas : latency) + 0.35 * loads) / (mr * v);
 }
 
 void tile_shape(const struct target_level *level, int elem_bytes, int panel, const struct dim *rows, bool pairwise, int *mr,
