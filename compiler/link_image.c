@@ -7,6 +7,8 @@
 
 #include "runtime/abi/engine_format.h"
 
+#define WEIGHTS_PAGE 4096u /* the segment starts on a page of its own */
+
 #define SECTION_NAME ".infc.weights"
 #define NOTE_NAME ".note.infc"
 
@@ -55,6 +57,15 @@ static bool check_headers(const struct strbuf *elf, Elf64_Ehdr *h)
            range_ok(h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr), elf->len);
 }
 
+/*
+ * Address of weights at a file offset: equal modulo 2 MiB, so that every whole 2 MiB of the file lies on a huge page's
+ * boundary in memory without padding the file.
+ */
+static uint64_t weights_vaddr(uint64_t offset)
+{
+    return INFR_WEIGHTS_VADDR + offset % INFR_WEIGHTS_ALIGN;
+}
+
 /* The first PT_NOTE becomes the weights' PT_LOAD, behind all others: PT_LOADs ascend by address. */
 static bool add_segment(struct strbuf *elf, const Elf64_Ehdr *h, uint64_t offset, uint64_t n_bytes)
 {
@@ -68,9 +79,9 @@ static bool add_segment(struct strbuf *elf, const Elf64_Ehdr *h, uint64_t offset
     }
     if (note < 0) return false;
     memmove(&p[note], &p[note + 1], (size_t)(n - note - 1) * sizeof *p);
-    p[n - 1] = (Elf64_Phdr){.p_type = PT_LOAD, .p_flags = PF_R, .p_offset = offset, .p_vaddr = INFR_WEIGHTS_VADDR,
-                            .p_paddr = INFR_WEIGHTS_VADDR, .p_filesz = n_bytes, .p_memsz = n_bytes,
-                            .p_align = INFR_WEIGHTS_ALIGN};
+    uint64_t vaddr = weights_vaddr(offset);
+    p[n - 1] = (Elf64_Phdr){.p_type = PT_LOAD, .p_flags = PF_R, .p_offset = offset, .p_vaddr = vaddr, .p_paddr = vaddr,
+                            .p_filesz = n_bytes, .p_memsz = n_bytes, .p_align = INFR_WEIGHTS_ALIGN};
     memcpy(elf->data + h->e_phoff, p, (size_t)n * sizeof *p);
     return true;
 }
@@ -91,8 +102,8 @@ static bool add_section(struct link_image *i, Elf64_Ehdr *h, uint64_t n_bytes)
         s[h->e_shstrndx].sh_offset = i->tail_offset;
         s[h->e_shstrndx].sh_size = i->tail.len;
         s[h->e_shnum] = (Elf64_Shdr){.sh_name = (uint32_t)names.sh_size, .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
-                                     .sh_addr = INFR_WEIGHTS_VADDR, .sh_offset = i->weights_offset, .sh_size = n_bytes,
-                                     .sh_addralign = INFR_WEIGHTS_ALIGN};
+                                     .sh_addr = weights_vaddr(i->weights_offset), .sh_offset = i->weights_offset,
+                                     .sh_size = n_bytes, .sh_addralign = WEIGHTS_PAGE};
         while (i->tail.len % 8) strbuf_putc(&i->tail, '\0');
         h->e_shoff = i->tail_offset + i->tail.len;
         h->e_shnum++;
@@ -111,8 +122,7 @@ bool link_image_init(struct link_image *i, struct strbuf *elf, uint64_t weights_
     if (!check_headers(&i->head, &h)) return diag_report(diag, DIAG_LINK, NULL, "ld.lld wrote something that is no executable");
     if (weights_bytes == 0) return true;
     if (weights_bytes > (uint64_t)1 << 46) return diag_report(diag, DIAG_LINK, NULL, "the weights are too large for an engine");
-    uint64_t mask = INFR_WEIGHTS_ALIGN - 1;
-    i->weights_offset = (i->head.len + mask) & ~mask;
+    i->weights_offset = (i->head.len + WEIGHTS_PAGE - 1) & ~(uint64_t)(WEIGHTS_PAGE - 1);
     i->tail_offset = (i->weights_offset + weights_bytes + 63) & ~(uint64_t)63;
     if (!add_segment(&i->head, &h, i->weights_offset, weights_bytes) || !add_section(i, &h, weights_bytes))
         return diag_report(diag, DIAG_LINK, NULL, "the linked executable has no room for the weights' segment");

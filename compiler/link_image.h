@@ -2,7 +2,7 @@
 /*
  * The engine file as bytes: a linked executable, the weights, new section headers.
  *
- *   executable as ld.lld wrote it | zeros up to 2 MiB | weights | section names | section headers
+ *   executable as ld.lld wrote it | zeros up to a page | weights | section names | section headers
  *
  * The weights are both a PT_LOAD segment and an allocated section: strip, llvm-strip and objcopy keep them only so. The
  * segment takes the program header of the note that link_note_object adds, moved behind the other segments.

@@ -5,7 +5,8 @@
  * An engine is an ELF executable with three things of ours:
  *   infr_plan            one read-only blob: the structures below; every reference is an offset from its start
  *   infr_kernel_table    addresses: entry kernel * INFR_ISA_COUNT + isa; NULL where a level has no code
- *   weights              a PT_LOAD segment, 2 MiB aligned, at INFR_WEIGHTS_VADDR or above, found through AT_PHDR
+ *   weights              a PT_LOAD segment at INFR_WEIGHTS_VADDR or above, file offset and address equal modulo
+ *                        2 MiB (its p_align), found through AT_PHDR
  *
  * Little endian. Tables carry their stride, so that a later minor version may append fields to a row; a reader takes
  * the fields it knows. A major version differs when an old reader would go wrong. The runtime validates every index, offset
