@@ -210,15 +210,11 @@ static void put_kernels(struct emitter *e)
 {
     for (size_t i = 0; i < e->p->kernels.n; i++) {
         const struct plan_kernel *k = &e->p->kernels.v[i];
-        struct infr_kernel row = {.symbol = put_string(e, k->library_symbol ? k->library_symbol : k->name)};
+        struct infr_kernel row = {.symbol = put_string(e, k->library_symbol ? k->library_symbol : k->name), .hash = k->hash,
+                                  .scratch_bytes = (uint32_t)k->scratch_bytes};
         for (int l = 0; l < INFR_ISA_COUNT; l++) {
             if (!k->levels[l] && !k->library_symbol) continue;
             row.isa_mask |= 1u << l;
-            if (!k->levels[l]) continue;
-            struct strbuf text = {0};
-            lp_print(&text, k->levels[l], true);
-            row.hash = hash_bytes(strbuf_get(&text), text.len, 0);
-            strbuf_deinit(&text);
         }
         vec_push(&e->scratch, &e->kernels, row);
     }

@@ -14,6 +14,7 @@ struct engine {
     struct build *b;
     struct arena arena;
     struct object_job *jobs;
+    size_t *job_kernel; /* the plan's kernel number of each job */
     size_t n_jobs;
     const char **table; /* kernel * INFR_ISA_COUNT + isa -> symbol */
     struct plan_blob blob;
@@ -27,6 +28,7 @@ static void make_jobs(struct engine *e)
     const struct target *t = e->b->target;
     size_t n = p->kernels.n;
     e->jobs = ARENA_ARRAY(&e->arena, struct object_job, n * INFR_ISA_COUNT);
+    e->job_kernel = ARENA_ARRAY(&e->arena, size_t, n * INFR_ISA_COUNT);
     e->table = ARENA_ARRAY(&e->arena, const char *, n * INFR_ISA_COUNT);
     for (size_t i = 0; i < n; i++) {
         const struct plan_kernel *k = &p->kernels.v[i];
@@ -38,8 +40,21 @@ static void make_jobs(struct engine *e)
             char *symbol = arena_alloc(&e->arena, OBJECT_SYMBOL_MAX + 1);
             plan_kernel_symbol(p, (int)i, lv, symbol, OBJECT_SYMBOL_MAX + 1);
             e->table[i * INFR_ISA_COUNT + (size_t)lv->isa] = symbol;
+            e->job_kernel[e->n_jobs] = i;
             e->jobs[e->n_jobs++] = (struct object_job){.kernel = k->levels[lv->isa], .level = lv, .symbol = symbol};
         }
+    }
+}
+
+/* Identity of each kernel: its canonical loop IR on all levels. */
+static void hash_kernels(struct plan *p)
+{
+    for (size_t i = 0; i < p->kernels.n; i++) {
+        struct strbuf text = {0};
+        for (int l = 0; l < INFR_ISA_COUNT; l++)
+            if (p->kernels.v[i].levels[l]) lp_print(&text, p->kernels.v[i].levels[l], true);
+        p->kernels.v[i].hash = hash_bytes(strbuf_get(&text), text.len, 0);
+        strbuf_deinit(&text);
     }
 }
 
@@ -56,6 +71,10 @@ static bool compile_kernels(struct engine *e)
     struct objects_options o = {.target = b->target, .n_threads = (int)threads, .cache = cache};
     bool ok = objects_compile(&o, e->jobs, e->n_jobs, b->diag);
     object_cache_close(cache, OBJECT_CACHE_MAX_BYTES);
+    for (size_t i = 0; i < e->n_jobs; i++) {
+        struct plan_kernel *k = &b->plan->kernels.v[e->job_kernel[i]];
+        if (e->jobs[i].object.scratch_bytes > k->scratch_bytes) k->scratch_bytes = e->jobs[i].object.scratch_bytes;
+    }
     return ok;
 }
 
@@ -121,8 +140,8 @@ bool pipeline_engine(struct build *b, const char *output_path)
     struct engine e = {.b = b};
     arena_init(&e.arena);
     make_jobs(&e);
-    /* The blob states the kernels' hashes, so it is made before compiling uses their loop IR up. */
-    bool ok = emit_data(&e) && compile_kernels(&e) && link_all(&e, output_path);
+    hash_kernels(b->plan); /* compiling uses the loop IR up */
+    bool ok = compile_kernels(&e) && emit_data(&e) && link_all(&e, output_path);
     objects_free(e.jobs, e.n_jobs);
     free(e.data.data);
     strbuf_deinit(&e.blob.bytes);

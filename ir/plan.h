@@ -49,6 +49,8 @@ struct plan_kernel {
     struct lp_kernel *levels[INFR_ISA_COUNT];
     const char *library_symbol; /* runtime/ops function; levels are all NULL then */
     const char *name, *schedule;
+    uint64_t hash;          /* of the canonical loop IR of all levels */
+    uint64_t scratch_bytes; /* a worker's scratch memory, the most of all levels; known after compiling */
 };
 
 struct plan_launch {
