@@ -2,8 +2,10 @@
 /* `infc build`: a model file to an engine executable. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "compiler/commands.h"
+#include "compiler/golden.h"
 #include "compiler/pipeline.h"
 #include "compiler/report.h"
 
@@ -42,11 +44,19 @@ static bool emit_text(struct build *b, const char *kind)
     return ok;
 }
 
+/* Only an engine keeps one. */
+static bool wants_golden(const struct options *o)
+{
+    return !option_given(o, OPT_NO_GOLDEN) && !option_given(o, OPT_STOP_AFTER) && !option_given(o, OPT_EMIT);
+}
+
 static bool run(struct build *b, const char *output)
 {
     bool stopped = false;
     b->m = pipeline_import(b->o, b->model_path, b->diag);
-    if (!b->m || !pipeline_tensor(b, &stopped)) return false;
+    if (!b->m) return false;
+    if (wants_golden(b->o)) b->golden = golden_make(b->m, (int)sysconf(_SC_NPROCESSORS_ONLN));
+    if (!pipeline_tensor(b, &stopped)) return false;
     if (stopped) return true;
     if (!pipeline_select_target(b) || !pipeline_lower(b)) return false;
     const char *emit = option_value(b->o, OPT_EMIT, NULL);

@@ -9,7 +9,8 @@
 /* One golden vector, made by compiler/golden.c. */
 struct golden {
     uint64_t seed;
-    int64_t *sym_values; /* one a symbol of the blob, in dim_sym_at order */
+    int64_t *sym_values; /* of the first n_symbols symbols, in dim_sym_at order */
+    size_t n_symbols;
     double tolerance;
     struct golden_output {
         uint64_t elems, step;

@@ -101,7 +101,8 @@ static char *manifest(struct engine *e)
 static bool emit_data(struct engine *e)
 {
     struct build *b = e->b;
-    struct plan_blob_options o = {.compiler_version = "infc " INFC_VERSION, .manifest = manifest(e), .isa_mask = b->isa_mask};
+    struct plan_blob_options o = {.compiler_version = "infc " INFC_VERSION, .manifest = manifest(e), .isa_mask = b->isa_mask,
+                                  .golden = b->golden};
     plan_emit_blob(b->plan, &o, &e->blob);
     uint64_t bytes = e->blob.bytes.len;
     struct target_data data[] = {

@@ -23,6 +23,7 @@ struct build {
     const struct target *target;
     unsigned isa_mask;
     struct plan *plan;
+    const struct golden *golden; /* NULL: none */
 };
 
 /* Import by the options' --shape; NULL after diagnostics. */

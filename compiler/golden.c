@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/golden.h"
+
+#include <math.h>
+
+#include "compiler/npy.h"
+
+/* All symbols at max(lower bound, size), within their ranges. */
+static bool set_symbols(const struct dim_ctx *dims, int64_t size, int64_t *syms)
+{
+    bool changed = size == 1;
+    for (size_t i = 0; i < dim_sym_count(dims); i++) {
+        const struct dim *s = dim_sym_at(dims, i);
+        int64_t v = s->lo > size ? s->lo : size;
+        syms[i] = v < s->hi ? v : s->hi;
+        changed = changed || syms[i] == size;
+    }
+    return changed;
+}
+
+static bool make_inputs(struct ir_module *m, const int64_t *syms, struct ir_tensor *in, struct arena *arena)
+{
+    const struct ir_func *f = m->funcs.v[0];
+    for (int i = 0; i < f->n_inputs; i++) {
+        const struct ir_type *t = &f->body->args[i]->type;
+        size_t bytes = dtype_bytes(t->dtype);
+        in[i] = (struct ir_tensor){.dtype = t->dtype, .rank = t->rank};
+        for (int k = 0; k < t->rank; k++)
+            if (!dim_eval(m->dims, t->dims[k], syms, &in[i].dims[k]) || in[i].dims[k] < 0 || !size_mul(bytes, (size_t)in[i].dims[k], &bytes))
+                return false;
+        in[i].n_bytes = bytes;
+        if (f->input_optional && f->input_optional[i]) continue; /* left out: its default holds */
+        in[i].data = arena_alloc(arena, bytes);
+        if (!npy_fill_random(&in[i], GOLDEN_SEED, (uint32_t)i)) return false;
+    }
+    return true;
+}
+
+static double element(const struct ir_tensor *t, int64_t i)
+{
+    size_t size = dtype_bytes(t->dtype);
+    struct ir_const c = {.data = (const char *)t->data + (size_t)i * size, .n_bytes = size, .type = {.dtype = t->dtype}};
+    double f = 0;
+    int64_t v = 0;
+    if (dtype_is_float(t->dtype)) ir_const_get_float(&c, 0, &f);
+    else if (ir_const_get_int(&c, 0, &v)) f = (double)v;
+    return f;
+}
+
+/* Every step-th element, and the scale errors are measured by: max(std, 1e-3 max|x|) over all finite ones. */
+static struct golden_output keep(struct ir_module *m, const struct ir_tensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++) n *= t->dims[i];
+    struct golden_output g = {.elems = (uint64_t)n, .step = 1};
+    if (g.elems > GOLDEN_VALUES) g.step = g.elems / GOLDEN_VALUES | 1; /* odd: meets every column */
+    double sum = 0, sum2 = 0, top = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double v = element(t, i);
+        if (!isfinite(v)) continue;
+        sum += v, sum2 += v * v;
+        if (fabs(v) > top) top = fabs(v);
+    }
+    double mean = n ? sum / (double)n : 0, var = n ? sum2 / (double)n - mean * mean : 0;
+    g.scale = sqrt(var > 0 ? var : 0);
+    if (g.scale < 1e-3 * top) g.scale = 1e-3 * top;
+    g.n_values = (uint32_t)((g.elems + g.step - 1) / g.step);
+    g.values = ARENA_ARRAY(&m->arena, double, g.n_values);
+    for (uint32_t i = 0; i < g.n_values; i++) g.values[i] = element(t, (int64_t)(i * g.step));
+    return g;
+}
+
+static bool try_size(struct ir_module *m, int n_threads, const int64_t *syms, struct golden *g)
+{
+    struct ir_func *f = m->funcs.v[0];
+    struct arena arena;
+    struct diag_sink diag; /* a size that breaks a check is no news */
+    arena_init(&arena);
+    diag_init(&diag);
+    struct ir_tensor *in = ARENA_ARRAY(&arena, struct ir_tensor, f->n_inputs), *out = ARENA_ARRAY(&arena, struct ir_tensor, f->n_outputs);
+    bool ok = make_inputs(m, syms, in, &arena) && ir_eval_func_threads(f, in, out, &arena, &diag, n_threads) && !diag.error_count;
+    if (ok) {
+        g->outputs = ARENA_ARRAY(&m->arena, struct golden_output, f->n_outputs);
+        for (int i = 0; i < f->n_outputs; i++) {
+            g->outputs[i] = keep(m, &out[i]);
+            if (out[i].dtype == DT_F16 || out[i].dtype == DT_BF16) g->tolerance = GOLDEN_TOLERANCE_F16;
+        }
+    }
+    diag_deinit(&diag);
+    arena_deinit(&arena);
+    return ok;
+}
+
+struct golden *golden_make(struct ir_module *m, int n_threads)
+{
+    struct golden *g = ARENA_NEW(&m->arena, struct golden);
+    *g = (struct golden){.seed = GOLDEN_SEED, .tolerance = GOLDEN_TOLERANCE_F32, .n_symbols = dim_sym_count(m->dims)};
+    g->sym_values = ARENA_ARRAY(&m->arena, int64_t, g->n_symbols);
+    static const int64_t sizes[] = {1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+        if (set_symbols(m->dims, sizes[i], g->sym_values) && try_size(m, n_threads, g->sym_values, g)) return g;
+    return NULL;
+}
