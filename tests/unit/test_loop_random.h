@@ -56,6 +56,11 @@ static inline struct lp_value *gen_index(struct gen *g)
     struct lp_builder *b = &g->b;
     if (g->counter && pick(g, 2)) return g->counter;
     struct lp_value *v = lp_binary(b, LP_OP_MOD, ANY(i), lp_index(b, 1000));
+    if (g->counter && pick(g, 2)) {
+        v = lp_binary(b, LP_OP_SUB, g->counter, lp_index(b, pick(g, 40)));
+        if (pick(g, 3) == 0) v = lp_binary(b, LP_OP_FLOORDIV, v, lp_index(b, 1 + pick(g, 3)));
+        return lp_binary(b, LP_OP_MIN, lp_binary(b, LP_OP_MAX, v, lp_index(b, 0)), lp_index(b, pick(g, 60)));
+    }
     return pick(g, 2) ? v : lp_binary(b, LP_OP_MAX, lp_binary(b, LP_OP_MIN, ANY(i), lp_index(b, 999)), lp_index(b, 0));
 }
 

@@ -209,6 +209,27 @@ static void test_gather_and_stride(void **state)
                1, 0);
 }
 
+/* z[i] = x[min(max(i - 20, 0), n - 1)] + y[i / 2, 1]: tile, one element and gather. */
+static void test_stepping(void **state)
+{
+    struct fixture *f = *state;
+    const char *body =
+        "%1 = const 0 : i64\n%2 = dim #0 : i64\n%20 = const 20 : i64\n%21 = const 1 : i64\n%22 = const 2 : i64\n"
+        "%23 = sub %2, %21 : i64\nfor vector %3 in %1 .. %2 step 1 {\n"
+        "%4 = sub %3, %20 : i64\n%5 = max %4, %1 : i64\n%6 = min %5, %23 : i64\n%7 = load @0[%6] : f32\n"
+        "%8 = floordiv %3, %22 : i64\n%9 = load @1[%8, %21] : f32\n%10 = cast %6 : f32\n%11 = add %7, %9 : f32\n"
+        "%12 = add %11, %10 : f32\nstore @2[%3], %12\n}\n";
+    check_same(f, body, 1, 0);
+    struct lp_kernel *k = parse(f, body);
+    lp_vectorize_as(k, 32, true);
+    const struct lp_op *branch = first(first(k->body, LP_OP_FOR)->regions[0], LP_OP_IF);
+    assert_int_equal(first(branch->regions[0], LP_OP_LOAD)->col_axis, 0);
+    branch = first(branch->regions[1], LP_OP_IF);
+    assert_int_equal(first(branch->regions[0], LP_OP_LOAD)->results[0]->type.cols, 1);
+    assert_int_equal(first(branch->regions[1], LP_OP_LOAD)->operands[0]->type.cols, 8);
+    lp_kernel_destroy(k);
+}
+
 static void test_nested(void **state)
 {
     struct fixture *f = *state;
@@ -356,7 +377,7 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_pointwise), T(test_no_tail),        T(test_reductions), T(test_gather_and_stride),     T(test_nested),
+        T(test_pointwise), T(test_no_tail),        T(test_reductions), T(test_gather_and_stride),     T(test_stepping), T(test_nested),
         T(test_refused),   T(test_short_loops),    T(test_simplify),   T(test_simplify_stays), T(test_simplify_hoists_loads),
         T(test_random),
     };
