@@ -51,7 +51,7 @@ struct lp_value {
 enum lp_loop_kind {
     LP_LOOP_SERIAL,
     LP_LOOP_UNROLL,   /* constant bounds; the target unrolls it fully */
-    LP_LOOP_VECTOR    /* iterations are independent but for carried reductions; passes/loop_vectorize.c
+    LP_LOOP_VECTOR    /* iterations are independent but for carried reductions; lp_vectorize
                          widens it. A target that still sees it runs it serially. */
 };
 
