@@ -130,7 +130,7 @@ static bool override_dims(struct imp *im, const char *input, const char *text, i
         const struct dim *d = number_or_symbol(im, p, end ? (size_t)(end - p) : strlen(p));
         if (!d || count == IR_MAX_RANK)
             return diag_report(im->diag, DIAG_OPTION, "--shape", "'%s:%s' is not a list of dims", input, text);
-        if (has_shape && count < rank && dim_known_ne(im->m->dims, d, dims[count]))
+        if (has_shape && count < rank && dim_is_const(dims[count]) && d != dims[count])
             return diag_report(im->diag, DIAG_OPTION, "--shape", "dim %d of input '%s' is fixed in the model", count, input);
         dims[count] = d;
         p = end ? end + 1 : NULL;
