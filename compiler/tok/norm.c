@@ -33,12 +33,16 @@ static uint16_t put_record(struct norm_builder *b, struct tok_char r)
     return (uint16_t)(b->records.n - 1);
 }
 
+#define PLAIN \
+    0x80u /* while building: for BERT the character has no property and no decomposition */
+
 static void set_flag(struct norm_builder *b, uint8_t *flags, const char *property, uint8_t flag)
 {
     struct uniset s = {0};
     uni_add_property(b->arena, &s, property, strlen(property));
     for (size_t i = 0; i < s.r.n; i++)
-        for (uint32_t c = s.r.v[i].lo; c <= s.r.v[i].hi; c++) flags[c] |= flag;
+        for (uint32_t c = s.r.v[i].lo; c <= s.r.v[i].hi; c++)
+            flags[c] = flag == PLAIN ? PLAIN : flags[c] | flag;
 }
 
 /* The blocks that BERT puts spaces around. One starts late there (U+2B920, not U+2B820), in its
@@ -67,6 +71,9 @@ static void set_flags(struct norm_builder *b, const struct tok_norm_plan *plan, 
         for (uint32_t c = 0x21; c < 0x7f; c++)
             if (!(c >= '0' && c <= '9') && !((c | 32) >= 'a' && (c | 32) <= 'z'))
                 flags[c] |= TOK_CHAR_PUNCT;
+        set_flag(b, flags, "BertPlain", PLAIN);
+        set_flag(b, flags, "BertPunct", TOK_CHAR_PUNCT);
+        if (plan->strip_marks) set_flag(b, flags, "BertStrip", TOK_CHAR_STRIP);
     }
 }
 
@@ -116,9 +123,9 @@ void tok_norm_build(struct arena *a, const struct tok_norm_plan *plan, struct to
     set_flags(&b, plan, flags);
     put_record(&b, (struct tok_char){0});
     for (uint32_t c = 0; c < UNI_COUNT; c++) {
-        struct tok_char r = {.flags = flags[c]};
+        struct tok_char r = {.flags = flags[c] & (uint8_t)~PLAIN};
         uint32_t seq[UNI_DECOMP_MAX];
-        if (plan->decompose) {
+        if (plan->decompose && !(flags[c] & PLAIN)) {
             r.ccc = uni_combining_class(c);
             /* Hangul is computed by the runtime, which saves 11,172 records. */
             unsigned n = c >= 0xac00 && c < 0xd7a4 ? 0 : uni_decompose(c, plan->compat, seq);

@@ -127,6 +127,11 @@ static const struct {
     {"Hiragana", uni_hiragana, ARRAY_LEN(uni_hiragana)},
     {"Katakana", uni_katakana, ARRAY_LEN(uni_katakana)},
     {"Hangul", uni_hangul, ARRAY_LEN(uni_hangul)},
+    /* Where BERT's tokenizers, which classify by Unicode 8.0, do otherwise: no property at all;
+     * these are punctuation after all; these are stripped after all. */
+    {"BertPlain", uni_bert_plain, ARRAY_LEN(uni_bert_plain)},
+    {"BertPunct", uni_bert_punct, ARRAY_LEN(uni_bert_punct)},
+    {"BertStrip", uni_bert_strip, ARRAY_LEN(uni_bert_strip)},
 };
 
 bool uni_add_property(struct arena *a, struct uniset *s, const char *name, size_t len)
@@ -135,6 +140,10 @@ bool uni_add_property(struct arena *a, struct uniset *s, const char *name, size_
     if (len == 1 || len == 2) {
         known = add_category(a, s, name, len);
     } else if (len == 4 && memcmp(name, "Word", 4) == 0) {
+        /* Oniguruma, which tokenizer.json's patterns are written for, has its six Latin-1
+         * superscripts and fractions in \w as well. */
+        static const uint32_t latin1[] = {0xb2, 0xb3, 0xb9, 0xb9, 0xbc, 0xbe};
+        add_ranges(a, s, latin1, ARRAY_LEN(latin1));
         add_ranges(a, s, uni_alphabetic, ARRAY_LEN(uni_alphabetic));
         known = add_category(a, s, "M", 1) && add_category(a, s, "Nd", 2) &&
                 add_category(a, s, "Pc", 2);
