@@ -73,7 +73,7 @@ struct lp_value *expr_col2im(struct expr_ctx *c, const struct ir_op *op, int r, 
 
 /*
  * The direct sum, each turn computed: right for every length. Constant lengths become matrix products before this
- * (passes/dft.c). Angles are reduced in integers, (j * k) mod n, and turned in f64.
+ * (passes/patterns.c). Angles are reduced in integers, (j * k) mod n, and turned in f64.
  */
 struct lp_value *expr_dft(struct expr_ctx *c, const struct ir_op *op, int r, struct lp_value *const *idx)
 {
@@ -84,17 +84,12 @@ struct lp_value *expr_dft(struct expr_ctx *c, const struct ir_op *op, int r, str
     const struct ir_type *t = &x->type;
     int rank = t->rank, n_len;
     int axis = (int)ir_attr_int(op, "axis", rank - 2);
-    bool inverse = ir_attr_int(op, "inverse", 0), onesided = ir_attr_int(op, "onesided", 0), real = dim_is(t->dims[rank - 1], 1);
-    const struct dim *n_in = t->dims[axis], *const *length = ir_attr_dims(op, "length", &n_len), *n = n_in;
-    if (n_len) n = length[0];
-    else if (inverse && onesided) n = dim_mulc(dc, dim_addc(dc, n_in, -1), 2);
-    bool mirrored = inverse && onesided; /* x is half a spectrum, the result real */
-    const struct dim *used = dim_min(dc, n_in, n);
-    if (mirrored) used = dim_min(dc, n_in, dim_addc(dc, dim_floordiv(dc, n, dim_const(dc, 2)), 1));
+    bool inverse = ir_attr_int(op, "inverse", 0), real = dim_is(t->dims[rank - 1], 1);
+    const struct dim *n_in = t->dims[axis], *const *length = ir_attr_dims(op, "length", &n_len), *n = n_len ? length[0] : n_in;
     struct lp_value *nv = expr_dim(c, n), *zero = num_f(c, 0), *sub[IR_MAX_RANK];
-    struct lp_value *is_im = mirrored ? NULL : lp_binary(b, LP_OP_EQ, idx[rank - 1], c->one);
+    struct lp_value *is_im = lp_binary(b, LP_OP_EQ, idx[rank - 1], c->one);
     memcpy(sub, idx, (size_t)rank * sizeof *sub);
-    struct lp_op *loop = expr_for_begin(c, LP_LOOP_SERIAL, c->zero, expr_dim(c, used), 1, 1, &zero);
+    struct lp_op *loop = expr_for_begin(c, LP_LOOP_SERIAL, c->zero, expr_dim(c, dim_min(dc, n_in, n)), 1, 1, &zero);
     struct lp_value *j = sub[axis] = loop->regions[0]->args[0];
     struct lp_value *turn = lp_binary(b, LP_OP_MOD, lp_binary(b, LP_OP_MUL, j, idx[axis]), nv);
     struct lp_value *angle = num_opc(c, LP_OP_MUL, lp_cast(b, turn, DT_F64), 2 * 0x1.921fb54442d18p+1);
@@ -102,25 +97,17 @@ struct lp_value *expr_dft(struct expr_ctx *c, const struct ir_op *op, int r, str
     struct lp_value *cosine = lp_unary(b, LP_OP_COS, angle), *sine = lp_unary(b, LP_OP_SIN, angle);
     if (!inverse) sine = lp_unary(b, LP_OP_NEG, sine);
     sub[rank - 1] = c->zero;
-    struct lp_value *re = lp_cast(b, expr_at(c, x, sub), DT_F64), *im = NULL, *term;
+    struct lp_value *re = lp_cast(b, expr_at(c, x, sub), DT_F64), *im = NULL;
     if (!real) {
         sub[rank - 1] = c->one;
         im = lp_cast(b, expr_at(c, x, sub), DT_F64);
     }
     struct lp_value *re_part = lp_binary(b, LP_OP_MUL, re, cosine), *im_part = lp_binary(b, LP_OP_MUL, re, sine);
-    if (mirrored) { /* x_j and its mirror image add up to 2 Re(x_j turn); the ends are alone and count as real */
-        struct lp_value *end = lp_binary(b, LP_OP_OR, lp_binary(b, LP_OP_EQ, j, c->zero),
-                                         lp_binary(b, LP_OP_EQ, lp_binary(b, LP_OP_MUL, j, lp_index(b, 2)), nv));
-        struct lp_value *both = im ? lp_binary(b, LP_OP_SUB, re_part, lp_binary(b, LP_OP_MUL, im, sine)) : re_part;
-        term = lp_select(b, end, re_part, num_opc(c, LP_OP_MUL, both, 2));
-    } else {
-        if (im) {
-            re_part = lp_binary(b, LP_OP_SUB, re_part, lp_binary(b, LP_OP_MUL, im, sine));
-            im_part = lp_binary(b, LP_OP_ADD, im_part, lp_binary(b, LP_OP_MUL, im, cosine));
-        }
-        term = lp_select(b, is_im, im_part, re_part);
+    if (im) {
+        re_part = lp_binary(b, LP_OP_SUB, re_part, lp_binary(b, LP_OP_MUL, im, sine));
+        im_part = lp_binary(b, LP_OP_ADD, im_part, lp_binary(b, LP_OP_MUL, im, cosine));
     }
-    struct lp_value *next = lp_binary(b, LP_OP_ADD, loop->regions[0]->args[1], term), *v;
+    struct lp_value *next = lp_binary(b, LP_OP_ADD, loop->regions[0]->args[1], lp_select(b, is_im, im_part, re_part)), *v;
     expr_for_end(c, loop, &next);
     v = loop->results[0];
     if (inverse) v = lp_binary(b, LP_OP_DIV, v, lp_cast(b, nv, DT_F64));
