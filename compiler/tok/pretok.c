@@ -34,13 +34,15 @@
 #define CJK "[一-龥\\u3040-ゟ゠-ヿ]+"
 /* The cased letters that DeepSeek LLM lists. */
 #define DEEPSEEK_LETTERS \
-    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-" \
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-" \
+    "ᏽᲐ-" \
     "ᲺᲽ-" \
     "Ჿᴀ-" \
     "ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅ" \
     "ὐ-ὗὙὛὝὟ-\\u1f7dᾀ-ᾴᾶ-ᾼ\\u1fbeῂ-ῄῆ-ῌῐ-\\u1fd3ῖ-\\u1fdbῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\\u2126ℨ\\u212a-ℭℯ-" \
     "ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻ" \
-    "Ȿ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎ\\uab70-\\uabbfﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-" \
+    "Ȿ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎ\\uab70-\\uabbfﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-" \
+    "𐓓𐓘-" \
     "𐓻𐲀-" \
     "𐲲𐳀-" \
     "𐳲𑢠-𑣟𞤀-𞥃]+"
@@ -90,10 +92,8 @@ static const struct pre_kind kinds[] = {
      {CONTRACTION "|" WORD_BEFORE
                   "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" LINES_AND_SPACES}},
     {"ufakzeka", 0, 0, {WORD_BEFORE "\\p{L}+|\\p{N}" SYMBOLS("[\\r\\n]*") LINES_AND_SPACES}},
-    {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
-     0,
-     0,
-     {"\\p{N}", GPT2}},
+    {"starcoder refact smollm codeshell exaone minerva-7b mellum2", 0, 0, {"\\p{N}", GPT2}},
+    {"command-r", 0, NFC, {"\\p{N}", GPT2}},
     {"falcon", 0, 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}},
     {"deepseek-llm",
      0,
@@ -111,7 +111,8 @@ static const struct pre_kind kinds[] = {
     {"youtu",
      IGNORE,
      0,
-     {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\\u3040-"
+     {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-"
+      "龥\\u3040-"
       "ゟ゠-"
       "ヿ]"
       "+",
@@ -155,7 +156,8 @@ static const struct pre_kind kinds[] = {
      0,
      0,
      {THREES("\\p{N}"),
-      "[一-鿿㐀-䶿豈-\\ufaff\\u3040-ゟ゠-ヿ･-ﾟ⼀-⿟เ-\\u0e7f\\u0e80-\\u0effក-\\u17ffက-"
+      "[一-鿿㐀-䶿豈-\\ufaff\\u3040-ゟ゠-ヿ･-ﾟ⼀-⿟เ-\\u0e7f\\u0e80-\\u0effក-"
+      "\\u17ffက-"
       "႟ꩠ-"
       "ꩿꧠ-"
       "\\ua9ff가-\\ud7afᄀ-ᇿ]+",
