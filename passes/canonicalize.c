@@ -10,6 +10,7 @@
  *   transpose that only moves axes of size 1  ->  reshape
  *   a broadcast that only feeds pointwise ops which broadcast it anyway  ->  its operand
  */
+#include <math.h>
 #include <string.h>
 
 #include "ir/build.h"
@@ -74,6 +75,31 @@ static bool fold_chain(struct ir_module *m, struct ir_op *op)
     return false;
 }
 
+/*
+ * x / c -> x * (1/c) where that changes nothing (c a power of two) or at most the last bit of an argument of a smooth
+ * function: a vector division takes as long as sixteen multiplications.
+ */
+static bool divide_by_constant(struct ir_module *m, struct ir_op *op)
+{
+    double c;
+    int exponent;
+    struct ir_value *y = ir_operand(op, 1);
+    if (op->code != IR_OP_DIV || !dtype_is_float(y->type.dtype) || !splat_value(y, &c) || c == 0 || !isfinite(c)) return false;
+    bool exact = fabs(frexp(c, &exponent)) == 0.5 && exponent > -100 && exponent < 100;
+    bool smooth = op->results[0].uses != NULL && y->type.dtype != DT_F16 && y->type.dtype != DT_BF16;
+    for (const struct ir_use *u = op->results[0].uses; u; u = u->next) {
+        enum ir_opcode k = u->user->code;
+        smooth = smooth && (k == IR_OP_ERF || k == IR_OP_TANH || k == IR_OP_SIGMOID || k == IR_OP_EXP);
+    }
+    if (!exact && !smooth) return false;
+    struct ir_builder b = {.m = m, .block = op->block, .before = op, .loc = op->loc};
+    struct ir_value *r = ir_build_binary(&b, IR_OP_MUL, ir_operand(op, 0), ir_build_scalar_f(&b, y->type.dtype, 1 / c));
+    if (!r || !ir_type_equal(&r->type, &op->results[0].type)) return false;
+    ir_value_replace_uses(&op->results[0], r);
+    ir_op_erase(op);
+    return true;
+}
+
 /* A transpose that keeps the order of all axes but those of size 1 moves no element. */
 static bool transpose_to_reshape(struct ir_module *m, struct ir_op *op)
 {
@@ -132,7 +158,7 @@ static bool run_block(struct ir_module *m, struct ir_block *b)
         changed = drop_broadcast(op) || changed;
         struct ir_value *same = op->n_results == 1 ? identity_of(op) : NULL;
         if (!same || !ir_type_equal(&same->type, &op->results[0].type)) {
-            changed = transpose_to_reshape(m, op) || changed;
+            changed = transpose_to_reshape(m, op) || divide_by_constant(m, op) || changed;
             continue;
         }
         ir_value_replace_uses(&op->results[0], same);

@@ -4,11 +4,14 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/engine.h"
 #include "runtime/status.h"
+
+#define MIN_HUGE_BYTES ((uint64_t)8 << 20)
 
 extern const unsigned char infr_plan[];
 extern const uint64_t infr_plan_bytes;
@@ -30,6 +33,13 @@ static uint64_t own_file_bytes(void)
     return bytes;
 }
 
+/* Large weights on huge pages of the file's own, where kernel and file system have them; only a wish. */
+static void advise_huge(char *start, uint64_t n_bytes)
+{
+    uintptr_t page = (uintptr_t)start & ~(uintptr_t)4095;
+    if (n_bytes >= MIN_HUGE_BYTES) madvise((void *)page, n_bytes + ((uintptr_t)start - page), MADV_HUGEPAGE);
+}
+
 /* The engine is linked at fixed addresses, so p_vaddr is where a segment lies. */
 int rt_self_image(struct infr_image *out, struct infr_status *st)
 {
@@ -43,6 +53,7 @@ int rt_self_image(struct infr_image *out, struct infr_status *st)
         if (file_bytes && (ph[i].p_offset > file_bytes || ph[i].p_filesz > file_bytes - ph[i].p_offset))
             return rt_fail(st, INFR_ENVIRONMENT, "this file is cut off: it has %llu bytes, its weights end at %llu",
                            (unsigned long long)file_bytes, (unsigned long long)(ph[i].p_offset + ph[i].p_filesz));
+        advise_huge((char *)ph[i].p_vaddr, ph[i].p_filesz);
         out->weights = (const void *)ph[i].p_vaddr;
         out->weights_bytes = ph[i].p_filesz;
         return INFR_OK;

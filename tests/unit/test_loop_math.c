@@ -147,6 +147,9 @@ static void check_f32(struct dim_ctx *ctx, const struct row *r, int64_t n, bool 
     double worst = 0;
     for (int64_t i = 0; i < n; i++) {
         long double want = r->ref((long double)x[i]);
+        /* Stated: exp and sigmoid flush what lies below the least normal number. */
+        bool flushes = r->code == LP_OP_EXP || r->code == LP_OP_SIGMOID;
+        if (flushes && y[i] == 0 && want < 0x1.0001p-126L) continue;
         double e = ulps((double)y[i], want, 24, -149);
         if (want == 0 && !signbit(want) != !signbit(y[i])) e = INFINITY;
         if (e > worst) worst = e;
