@@ -135,7 +135,7 @@ static bool build_module(struct unit *u, const struct target_level *level, struc
                          size_t *scratch_bytes, struct diag_sink *diag)
 {
     lp_expand_math(k);
-    lp_vectorize(k, level->vector_bytes);
+    lp_vectorize_as(k, level->vector_bytes, level->has_masks);
     lp_simplify(k);
     struct cg g = {.level = level, .k = k, .diag = diag, .c = u->c, .m = u->m};
     arena_init(&g.arena);

