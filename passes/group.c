@@ -308,11 +308,11 @@ static void own_results(struct ir_module *m, struct ir_block *b)
 
 static void group_block(struct grouper *g, struct ir_block *b)
 {
-    size_t first = g->clusters.n;
     for (struct ir_op *op = b->first; op; op = op->next) op->aux = NULL;
-    for (struct ir_op *op = b->first; op; op = op->next) {
+    for (struct ir_op *op = b->first; op; op = op->next)
         for (int r = 0; op->code == IR_OP_IF && r < op->n_regions; r++) group_block(g, op->regions[r]);
-        if (op->code == IR_OP_IF) continue;
+    size_t first = g->clusters.n; /* those of the regions are done */
+    for (struct ir_op *op = b->first; op; op = op->next) {
         if (is_leaf(op) || is_clonable(op) || cluster_of(op)) continue;
         struct cluster *c = cluster_new(g, op);
         while (grow(g, c)) {}

@@ -19,6 +19,7 @@
 #include "passes/group.h"
 #include "passes/lower.h"
 #include "runtime/abi/random.h"
+#include "test_equiv.h"
 
 static const struct target_level levels[] = {
     {.name = "v2", .isa = INFR_ISA_V2, .vector_bytes = 16, .n_vector_regs = 16},
@@ -313,13 +314,34 @@ static void test_output_is_input_and_twice(void **state)
     check_graph(&g, 3, outs, sizes, NULL);
 }
 
+/* A branch's ops become groups of the branch, once. */
+static void test_if(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "model \"t\" { sym n in [1, 64]\n func @main(%x: f32[n, 3], %c: bool[]) -> (y: f32[n, 3], z: f32[n]) {\n"
+        " %e = exp %x\n"
+        " %a, %b = if %c {\n %s = reduce_sum %e axes=[1]\n %t = sub %e, %x\n yield %t, %s\n } {\n"
+        " %m = reduce_max %x axes=[1]\n yield %e, %m\n }\n return %a, %b\n} }\n";
+    for (int c = 0; c < 2; c++) {
+        struct equiv e;
+        equiv_init(&e);
+        e.seed = 3 + (uint64_t)c; /* the condition differs */
+        int64_t sizes[] = {5};
+        equiv_start_text(&e, text, 1, sizes);
+        assert_true(pass_group(e.m, &e.diag));
+        equiv_check_plan(&e, NULL);
+        equiv_end(&e);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pointwise_flat), cmocka_unit_test(test_broadcast_diamond), cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_matmul_batch_flat), cmocka_unit_test(test_matmul_dynamic), cmocka_unit_test(test_matmul_trans_b_const),
         cmocka_unit_test(test_rows), cmocka_unit_test(test_moves), cmocka_unit_test(test_conv_pool),
-        cmocka_unit_test(test_output_is_input_and_twice),
+        cmocka_unit_test(test_output_is_input_and_twice), cmocka_unit_test(test_if),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
