@@ -157,24 +157,6 @@ static bool check_version(struct onode *n, const char *domain)
     return true;
 }
 
-static void describe_inputs(struct onode *n, struct strbuf *s)
-{
-    for (int i = 0; i < n->n_in; i++) {
-        strbuf_puts(s, i ? ", " : "");
-        if (!n->in[i]) {
-            strbuf_puts(s, "-");
-            continue;
-        }
-        const struct ir_type *t = &n->in[i]->type;
-        strbuf_printf(s, "%s[", dtype_name(t->dtype));
-        for (int a = 0; a < t->rank; a++) {
-            if (a) strbuf_putc(s, ',');
-            dim_print(s, t->dims[a]);
-        }
-        strbuf_putc(s, ']');
-    }
-}
-
 static bool run_handler(struct onode *n)
 {
     const char *domain = plain_domain(n->p->domain), *op = n->p->op_type;
@@ -188,11 +170,7 @@ static bool run_handler(struct onode *n)
         if (!n->row) return on_fail(n, DIAG_ONNX_OPSET, "%s as of operator set %d is not supported", op, n->version);
         return check_counts(n) && n->row->handler(n) && !n->failed && at_check_all_used(n);
     }
-    struct strbuf s = {0};
-    describe_inputs(n, &s);
-    on_fail(n, DIAG_ONNX_OP, "the operator %s%s%s (%s) is not supported", domain, *domain ? "." : "", op, strbuf_get(&s));
-    strbuf_deinit(&s);
-    return false;
+    return on_fail(n, DIAG_ONNX_OP, "this operator%s%s is not supported", *domain ? " of " : "", domain);
 }
 
 static bool import_node(struct onnx_graph *g, const Onnx__Node *p, size_t index)
@@ -222,8 +200,8 @@ bool onnx_import_nodes(struct onnx_graph *g, size_t n, Onnx__Node *const *nodes)
     bool ok = true;
     const struct ir_loc *outer_loc = g->b->loc;
     for (size_t i = 0; i < n; i++) {
-        if (++g->im->n_nodes > ONNX_MAX_NODES)
-            return diag_report(g->im->diag, DIAG_ONNX_LIMIT, g->prefix, "more than %d nodes", ONNX_MAX_NODES);
+        if (++g->im->n_nodes > g->im->max_nodes)
+            return diag_report(g->im->diag, DIAG_ONNX_LIMIT, g->prefix, "more than %zu nodes, functions expanded", g->im->max_nodes);
         ok = import_node(g, nodes[i], i) && ok;
     }
     g->b->loc = outer_loc;

@@ -23,7 +23,6 @@
 #include "compiler/import/onnx.pb-c.h"
 #include "ir/build.h"
 
-#define ONNX_MAX_NODES 1000000 /* after inlining of functions */
 #define ONNX_MAX_CALLS 32      /* nesting of functions */
 #define KNOWN_MAX 64           /* elements of a value whose content is followed symbolically */
 
@@ -53,7 +52,7 @@ struct imp {
     struct map dim_params; /* as written in the file -> struct dim */
     struct map overrides;  /* input or dim_param -> text of --shape */
     struct map external;   /* path -> struct onnx_file */
-    size_t n_nodes;
+    size_t n_nodes, max_nodes; /* the latter bounds what nested functions can expand to, by the file's size */
     uint32_t choices; /* bit i: what the i-th ambiguous If is to take in this attempt, see onnx_choose */
     int n_choices;
 };

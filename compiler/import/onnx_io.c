@@ -88,13 +88,13 @@ static const struct dim *number_or_symbol(struct imp *im, const char *text, size
     return *word ? dim_sym(im->m->dims, word, 1, DIM_INF) : NULL;
 }
 
-static const struct dim *named_dim(struct imp *im, const char *param)
+static const struct dim *named_dim(struct imp *im, const char *param, int lo)
 {
     const struct dim *d = map_finds(&im->dim_params, param);
     if (d) return d;
     const char *text = map_finds(&im->overrides, param);
     if (text && !strchr(text, ',')) d = number_or_symbol(im, text, strlen(text));
-    if (!d) d = dim_sym(im->m->dims, identifier(im, param), 1, DIM_INF);
+    if (!d) d = dim_sym(im->m->dims, identifier(im, param), lo, DIM_INF);
     map_puts(&im->dim_params, param, (void *)(uintptr_t)d);
     return d;
 }
@@ -107,7 +107,7 @@ static bool is_a_name(const char *param)
     return false;
 }
 
-static const struct dim *input_dim(struct imp *im, const char *input, const Onnx__Dim *p, size_t axis, const char *loc)
+static const struct dim *input_dim(struct imp *im, const char *input, const Onnx__Dim *p, size_t axis, int lo, const char *loc)
 {
     if (p->has_dim_value) {
         if (p->dim_value >= 0) return dim_const(im->m->dims, p->dim_value);
@@ -116,8 +116,8 @@ static const struct dim *input_dim(struct imp *im, const char *input, const Onnx
             return NULL;
         }
     }
-    if (is_a_name(p->dim_param)) return named_dim(im, p->dim_param);
-    return dim_sym(im->m->dims, identifier(im, arena_printf(&im->m->arena, "%s_d%zu", input, axis)), 1, DIM_INF);
+    if (is_a_name(p->dim_param)) return named_dim(im, p->dim_param, lo);
+    return dim_sym(im->m->dims, identifier(im, arena_printf(&im->m->arena, "%s_d%zu", input, axis)), lo, DIM_INF);
 }
 
 /* Replaces dims by those of --shape=NAME:DIMS. */
@@ -142,7 +142,7 @@ static bool override_dims(struct imp *im, const char *input, const char *text, i
 }
 
 /* The type of a graph input; false after a diagnostic. */
-static bool input_type(struct imp *im, const Onnx__ValueInfo *p, const char *loc, struct ir_type *out)
+static bool input_type(struct imp *im, const Onnx__ValueInfo *p, int cache, const char *loc, struct ir_type *out)
 {
     const Onnx__Type *t = p->type;
     if (!t || !t->tensor_type) {
@@ -164,7 +164,7 @@ static bool input_type(struct imp *im, const Onnx__ValueInfo *p, const char *loc
                                   "input '%s' has no shape", p->name);
     const struct dim *dims[IR_MAX_RANK];
     for (int i = 0; i < rank; i++)
-        if (!(dims[i] = input_dim(im, p->name, shape->dim[i], (size_t)i, loc))) return false;
+        if (!(dims[i] = input_dim(im, p->name, shape->dim[i], (size_t)i, i == cache ? 0 : 1, loc))) return false;
     if (text && !override_dims(im, p->name, text, rank, dims, shape != NULL, &rank)) return false;
     *out = ir_type_make(im->m, dtype, rank, dims);
     return true;
@@ -223,6 +223,31 @@ static const struct import_value *given_value(struct imp *im, const char *name)
 }
 
 /*
+ * Input dims are taken to be at least 1, which makes many shapes simpler. The exception: an input that Concat joins to
+ * something is a cache, which is empty at first.
+ */
+static void find_caches(const Onnx__Graph *graph, struct map *caches)
+{
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const Onnx__Node *p = graph->node[i];
+        if (!p->op_type || strcmp(p->op_type, "Concat")) continue;
+        for (size_t a = 0; a < p->n_attribute; a++)
+            if (p->attribute[a]->name && !strcmp(p->attribute[a]->name, "axis"))
+                for (size_t k = 0; k < p->n_input; k++) map_puts(caches, p->input[k], p->attribute[a]);
+    }
+}
+
+/* The dim of an input that may be 0, or -1. */
+static int cache_axis(const struct map *caches, const Onnx__ValueInfo *p)
+{
+    const Onnx__Attribute *a = map_finds(caches, p->name);
+    int64_t rank = p->type && p->type->tensor_type && p->type->tensor_type->shape ? (int64_t)p->type->tensor_type->shape->n_dim : 0;
+    if (!a) return -1;
+    int64_t axis = a->i < 0 ? a->i + rank : a->i;
+    return axis >= 0 && axis < rank && axis <= IR_MAX_RANK ? (int)axis : -1;
+}
+
+/*
  * Inputs become arguments. An initialiser of the same name is the default of an input that may be left out; before IR
  * version 4 initialisers had to be listed as inputs, so that there they are plain constants.
  */
@@ -230,8 +255,10 @@ static bool import_inputs(struct onnx_graph *g, const Onnx__Graph *graph, struct
 {
     struct imp *im = g->im;
     bool ok = true, old = im->model->ir_version < 4;
-    struct map defaults;
+    struct map defaults, caches;
     map_init(&defaults, &im->m->arena);
+    map_init(&caches, &im->m->arena);
+    find_caches(graph, &caches);
     for (size_t i = 0; i < graph->n_initializer; i++)
         if (graph->initializer[i]->name) map_puts(&defaults, graph->initializer[i]->name, graph->initializer[i]);
     for (size_t i = 0; i < graph->n_input; i++) {
@@ -245,15 +272,16 @@ static bool import_inputs(struct onnx_graph *g, const Onnx__Graph *graph, struct
         const Onnx__Tensor *init = map_finds(&defaults, p->name);
         if (init && old) continue;
         struct ir_value *v = NULL;
+        int cache = cache_axis(&caches, p);
         const struct import_value *given = given_value(im, p->name);
         if (given) {
-            v = input_type(im, p, loc, &type) ? fixed_input(g, given, &type, loc) : NULL;
+            v = input_type(im, p, cache, loc, &type) ? fixed_input(g, given, &type, loc) : NULL;
             if (v) known_visit(im, v);
             if (init) map_puts(overridable, p->name, &defaults);
             ok = onnx_define(g, loc, p->name, v) && v && ok;
             continue;
         }
-        if (input_type(im, p, loc, &type)) {
+        if (input_type(im, p, cache, loc, &type)) {
             v = ir_func_add_input(f, arena_strdup(&im->m->arena, p->name), type);
             known_visit(im, v);
         }
@@ -441,6 +469,7 @@ static struct ir_module *import_bytes(const void *data, size_t len, const char *
     if (wire_make_skeleton(data, len, im.file_name, diag, &skeleton)) model = unpack(&skeleton, im.file_name, diag);
     strbuf_deinit(&skeleton.bytes);
     im.model = model;
+    im.max_nodes = 4096 + 16 * skeleton.records;
     if (model) m = attempts(&im, diag);
     release(model);
     if (m) ((struct mappings *)m->owned)->file = file;

@@ -6,6 +6,43 @@
 
 #include "compiler/import/onnx_int.h"
 
+/* "f32[n,3], i64[2]": at most a line of it. */
+static void describe_inputs(const struct onode *n, struct strbuf *s)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        if (s->len > 240) {
+            strbuf_puts(s, ", ...");
+            return;
+        }
+        strbuf_puts(s, i ? ", " : "");
+        if (!n->in[i]) {
+            strbuf_puts(s, "-");
+            continue;
+        }
+        const struct ir_type *t = &n->in[i]->type;
+        strbuf_printf(s, "%s[", dtype_name(t->dtype));
+        for (int a = 0; a < t->rank; a++) {
+            if (a) strbuf_putc(s, ',');
+            dim_print(s, t->dims[a]);
+        }
+        strbuf_putc(s, ']');
+    }
+}
+
+/* "Softmax(f32[n,3]): what": a text that begins with the operator's name goes on behind the operand types. */
+static void report(struct onode *n, enum diag_id id, const char *remedy, const char *text)
+{
+    struct strbuf s = {0};
+    const char *op = n->p->op_type, *rest = text;
+    size_t len = strlen(op);
+    bool named = !strncmp(text, op, len) && (text[len] == ':' || text[len] == ' ');
+    if (named) rest += len;
+    describe_inputs(n, &s);
+    n->failed = true;
+    diag_report_remedy(n->im->diag, id, n->loc, remedy ? remedy : diag_remedy(id), "%s(%s)%s%s", op, strbuf_get(&s), named ? "" : ": ", rest);
+    strbuf_deinit(&s);
+}
+
 bool on_fail(struct onode *n, enum diag_id id, const char *fmt, ...)
 {
     char text[768];
@@ -13,8 +50,8 @@ bool on_fail(struct onode *n, enum diag_id id, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    n->failed = true;
-    return diag_report(n->im->diag, id, n->loc, "%s", text);
+    report(n, id, NULL, text);
+    return false;
 }
 
 void *on_alloc(struct onode *n, size_t count, size_t bytes) { return arena_calloc(&n->m->arena, count, bytes); }
@@ -102,9 +139,7 @@ bool on_dynamic(struct onode *n, int i, const char *what)
     collect_needs(n->im, on_in(n, i), &seen, 0, &names);
     const char *input = (size_t)i < n->p->n_input ? n->p->input[i] : "";
     char *remedy = names.len ? arena_printf(&n->m->arena, "give it at build time: --value NAME=FILE for %s", strbuf_get(&names)) : NULL;
-    n->failed = true;
-    diag_report_remedy(n->im->diag, DIAG_ONNX_DYNAMIC, n->loc, remedy ? remedy : diag_remedy(DIAG_ONNX_DYNAMIC),
-                       "%s: input %d ('%s') %s", n->p->op_type, i, input, what);
+    report(n, DIAG_ONNX_DYNAMIC, remedy, arena_printf(&n->m->arena, "input %d ('%s') %s", i, input, what));
     strbuf_deinit(&names);
     return false;
 }

@@ -146,3 +146,58 @@ bool onnx_convtranspose(struct onode *n)
     struct ir_value *operands[3] = {x, on_in(n, 1), on_in(n, 2)};
     return on_out(n, 0, e_op(n, IR_OP_CONV_TRANSPOSE, operands[2] ? 3 : 2, operands, 5, a, 1, 0));
 }
+
+/*
+ * DeformConv(x, w, offset, bias, mask): every output position samples x at its own places, one set for each of the
+ * offset groups. The samples [N, C, K, positions] come from one grid_sample over [N * offset groups, C / offset groups, ..],
+ * then the convolution is a matmul for each group. Two spatial axes.
+ */
+static struct ir_value *deform_grid(struct onode *n, struct ir_value *x, const struct window *w, struct ir_value *offset,
+                                    const struct dim *const *out, const struct dim *groups)
+{
+    const struct dim *k = dim_const(n->d, w->kernel[0] * w->kernel[1]), *one = dim_const(n->d, 1);
+    const struct dim *batch = dim_mul(n->d, dim_of(x, 0), groups), *dims[5] = {batch, k, dim_const(n->d, 2), out[0], out[1]};
+    const struct dim *line[4] = {one, dim_const(n->d, w->kernel[0]), dim_const(n->d, w->kernel[1]), one}, *flat[4] = {one, k, one, one};
+    struct ir_value *given = e_reshape(n, offset, 5, dims), *parts[2];
+    enum dtype t = DT_F64; /* so that normalising and back is exact enough */
+    for (int a = 0; a < 2; a++) { /* rows, then columns; grid_sample wants columns first */
+        struct ir_value *d = e_squeeze(n, e_slice1(n, given, 2, dim_const(n->d, a), one), 2);
+        struct ir_value *kernel = e_mul(n, ir_build_iota(n->b, t, 4, line, 1 + a), e_scalar(n, t, (double)w->dilations[a]));
+        struct ir_value *start = e_mul(n, e_iota(n, t, out[a]), e_scalar(n, t, (double)w->strides[a]));
+        start = e_sub(n, e_channel(n, start, 2 + a, 4), e_dim(n, w->pads[a], t));
+        struct ir_value *at = e_add(n, e_add(n, e_reshape(n, kernel, 4, flat), start), e_cast(n, d, t));
+        /* to [-1, 1] between the outer edges of the first and last element */
+        struct ir_value *size = e_dim(n, dim_of(x, 2 + a), t), *two = e_scalar(n, t, 2), *unit = e_scalar(n, t, 1);
+        at = e_sub(n, e_div(n, e_add(n, e_mul(n, at, two), unit), size), unit);
+        if (!(parts[1 - a] = e_unsqueeze(n, at, 4))) return NULL;
+    }
+    const struct dim *grid[4] = {batch, dim_mul(n->d, k, out[0]), out[1], dim_const(n->d, 2)};
+    return e_reshape(n, ir_build_concat(n->b, 2, parts, 4), 4, grid);
+}
+
+bool onnx_deformconv(struct onode *n)
+{
+    struct ir_value *x = on_in(n, 0), *weight = on_in(n, 1), *offset = on_in(n, 2), *bias = on_in(n, 3), *mask = on_in(n, 4);
+    struct window w;
+    int64_t groups = at_int(n, "group", 1), og = at_int(n, "offset_group", 1);
+    if (!on_rank(n, x, 4, 4, "the input") || !on_rank(n, offset, 4, 4, "the offset") || !window_read(n, x, weight, true, &w)) return false;
+    if (groups < 1 || groups > WINDOW_MAX || og < 1 || og > WINDOW_MAX) return on_fail(n, DIAG_ONNX_ATTR, "'group' or 'offset_group' is out of range");
+    const struct dim *g = dim_const(n->d, groups), *o = dim_const(n->d, og), *c = dim_of(x, 1), *k = dim_const(n->d, w.kernel[0] * w.kernel[1]);
+    const struct dim *c_og = dim_exact_div(n->d, c, o), *c_g = dim_exact_div(n->d, c, g), *m_g = dim_exact_div(n->d, dim_of(weight, 0), g);
+    if (!c_og || !c_g || !m_g) return on_fail(n, DIAG_SHAPE_MISMATCH, "DeformConv: the groups do not divide the channels");
+    const struct dim *out[2] = {window_positions(n, &w, x, 0, false), window_positions(n, &w, x, 1, false)};
+    const struct dim *batch = dim_mul(n->d, dim_of(x, 0), o), *image[4] = {batch, c_og, dim_of(x, 2), dim_of(x, 3)};
+    struct ir_value *operands[2] = {e_reshape(n, x, 4, image), deform_grid(n, x, &w, offset, out, o)};
+    struct ir_attr a[2] = {ir_a_string("mode", "linear"), ir_a_string("padding", "zeros")};
+    if (!operands[0] || !operands[1]) return false;
+    struct ir_value *s = e_op(n, IR_OP_GRID_SAMPLE, 2, operands, 2, a, 1, 0);
+    const struct dim *sampled[5] = {batch, c_og, k, out[0], out[1]}, *masks[5] = {batch, dim_const(n->d, 1), k, out[0], out[1]};
+    s = e_reshape(n, s, 5, sampled);
+    if (mask) s = e_mul(n, s, e_reshape(n, mask, 5, masks));
+    const struct dim *positions = dim_mul(n->d, out[0], out[1]), *columns[4] = {dim_of(x, 0), g, dim_mul(n->d, c_g, k), positions};
+    const struct dim *rows[4] = {dim_const(n->d, 1), g, m_g, columns[2]}, *result[4] = {dim_of(x, 0), dim_of(weight, 0), out[0], out[1]};
+    s = e_reshape(n, s, 4, columns);
+    struct ir_value *f = e_reshape(n, weight, 4, rows), *y = s && f ? ir_build_matmul(n->b, f, s, false, false, DT_NONE) : NULL;
+    y = e_reshape(n, y, 4, result);
+    return on_out(n, 0, bias ? e_add(n, y, e_channel(n, bias, 1, 4)) : y);
+}

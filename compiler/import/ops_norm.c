@@ -203,6 +203,6 @@ bool onnx_dropout(struct onode *n)
     }
     if (!on_out(n, 0, x)) return false;
     if (!on_wants_out(n, 1)) return true;
-    struct ir_value *one = ir_build_scalar_i(n->b, DT_BOOL, 1);
+    struct ir_value *one = n->version < 10 ? e_like(n, x, 1) : ir_build_scalar_i(n->b, DT_BOOL, 1);
     return on_out(n, 1, e_broadcast(n, one, rank_of(x), x->type.dims));
 }
