@@ -19,6 +19,7 @@ ir/          : ir/ runtime/abi/
 passes/      : passes/ ir/ runtime/abi/
 targets/     : targets/ ir/ runtime/abi/ config.h
 compiler/    : compiler/ passes/ targets/ ir/ runtime/abi/ config.h
+compiler/text_section. : compiler/ ir/ runtime/abi/ runtime/text/jinja.h
 '
 # library header pattern : the folders or files that may include it
 libraries='
