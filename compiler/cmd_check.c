@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compiler/commands.h"
+#include "compiler/import/import.h"
 #include "compiler/pipeline.h"
 #include "ir/op.h"
 #include "ir/text.h"
@@ -93,11 +94,12 @@ int cmd_inspect(const struct options *o, struct diag_sink *diag)
 {
     const char *path = one_model(o, diag);
     if (!path) return 2;
+    bool passes = option_given(o, OPT_STOP_AFTER) || option_given(o, OPT_PRINT_AFTER) || option_given(o, OPT_TIME_PASSES);
+    if (!passes && (import_describe(path, option_given(o, OPT_JSON), stdout, diag) || diag->error_count)) return 0;
     struct build b = {.o = o, .diag = diag, .model_path = path};
     b.m = pipeline_import(o, path, diag);
     if (b.m) {
         bool stopped = false;
-        bool passes = option_given(o, OPT_STOP_AFTER) || option_given(o, OPT_PRINT_AFTER) || option_given(o, OPT_TIME_PASSES);
         if (passes) pipeline_tensor(&b, &stopped);
         else print_summary(b.m, option_given(o, OPT_JSON));
     }

@@ -78,6 +78,17 @@ static bool check_attrs(struct ir_module *m, struct ir_op *op)
     return true;
 }
 
+/* Encoded constants are weights: only these operands read them. */
+static bool takes_encoding(const struct ir_op *op, int operand)
+{
+    switch (op->code) {
+    case IR_OP_GATHER: return operand == 0;
+    case IR_OP_MATMUL: case IR_OP_MATMUL_EXPERTS: return operand == 1;
+    case IR_OP_GROUP: return true;
+    default: return false;
+    }
+}
+
 bool infer_check(struct ir_module *m, struct ir_op *op)
 {
     const struct ir_op_info *info = ir_op_info(op->code);
@@ -92,6 +103,9 @@ bool infer_check(struct ir_module *m, struct ir_op *op)
     if (info->n_results >= 0 && op->n_results != info->n_results)
         return infer_fail(m, op, DIAG_IR_VERIFY, "has %d results, not %d", info->n_results,
                           op->n_results);
+    for (int i = 0; i < op->n_operands; i++)
+        if (op->operands[i].value && infer_type(op, i)->enc && !takes_encoding(op, i))
+            return infer_fail(m, op, DIAG_DTYPE_UNSUPPORTED, "operand %d cannot be an encoded constant", i);
     int regions = op->code == IR_OP_IF ? 2 : op->code == IR_OP_GROUP ? 1 : 0;
     if (op->n_regions != regions)
         return infer_fail(m, op, DIAG_IR_VERIFY, "has %d regions, not %d", regions, op->n_regions);

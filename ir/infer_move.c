@@ -160,6 +160,8 @@ bool infer_gather(struct ir_module *m, struct ir_op *op)
     if (!infer_axis(m, op, "axis", x->rank, &axis) || !infer_class(m, op, 1, INFER_INT) ||
         !not_empty(m, op, x->dims[axis], ix))
         return false;
+    if (x->enc && axis == x->rank - 1)
+        return infer_fail(m, op, DIAG_DTYPE_UNSUPPORTED, "only whole rows can be taken from an encoded constant");
     for (int k = 0; k < axis; k++) dims[n++] = x->dims[k];
     for (int k = 0; k < ix->rank; k++) dims[n++] = ix->dims[k];
     for (int k = axis + 1; k < x->rank; k++) dims[n++] = x->dims[k];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Inference for constants and structure. */
+#include "ir/encoding.h"
 #include "ir/infer.h"
 
 bool infer_none(struct ir_module *m, struct ir_op *op)
@@ -17,6 +18,9 @@ bool infer_constant(struct ir_module *m, struct ir_op *op)
     if (!ir_type_static_elems(&c->type, &elems))
         return infer_fail(m, op, DIAG_IR_VERIFY, "constant @%s must have constant dims", c->name);
     size_t element = dtype_bytes(c->type.dtype);
+    if (c->type.enc && (c->splat || !ir_type_bytes(&c->type, &want) || want != c->n_bytes))
+        return infer_fail(m, op, DIAG_IR_VERIFY, "constant @%s: %zu bytes are not the blocks of its type",
+                          c->name, c->n_bytes);
     if (element && !c->type.enc &&
         (!size_mul(c->splat ? 1 : (size_t)elems, element, &want) || want != c->n_bytes))
         return infer_fail(m, op, DIAG_IR_VERIFY,

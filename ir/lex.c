@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/encoding.h"
 #include "ir/number_text.h"
 #include "ir/quote.h"
 
@@ -151,11 +152,16 @@ bool lex_dims(struct lexer *x, struct dim_ctx *ctx, char close, int max, const s
 bool lex_type(struct lexer *x, struct ir_module *m, struct ir_type *out)
 {
     const char *word = lex_word(x);
+    const struct ir_encoding *enc = NULL;
+    if (word && lex_peek(x) != '[' && (enc = encoding_find(word, strlen(word))) != NULL)
+        word = lex_word(x);
     enum dtype dtype = word ? dtype_find(word, strlen(word)) : DT_NONE;
     const struct dim *dims[IR_MAX_RANK];
     int rank;
     if (dtype == DT_NONE) return lex_fail(x, "expected an element type");
     if (!lex_expect(x, '[') || !lex_dims(x, m->dims, ']', IR_MAX_RANK, dims, &rank)) return false;
+    if (enc && dtype != DT_F32) return lex_fail(x, "an encoding stores f32 elements");
     *out = ir_type_make(m, dtype, rank, dims);
+    out->enc = enc;
     return true;
 }

@@ -145,7 +145,9 @@ struct ir_value *ir_func_add_input(struct ir_func *f, const char *name, struct i
     f->input_optional = grow_at_pow2(a, f->input_optional, n, sizeof *f->input_optional);
     f->input_default = grow_at_pow2(a, f->input_default, n, sizeof *f->input_default);
     f->input_names[n] = arena_strdup(a, name);
+    f->input_state = grow_at_pow2(a, f->input_state, n, sizeof *f->input_state);
     f->input_optional[n] = false;
+    f->input_state[n] = false;
     f->input_default[n] = NULL;
     f->n_inputs++;
     return ir_block_add_arg(f->module, f->body, type, name);

@@ -107,6 +107,7 @@ struct ir_func {
     const char **input_names, **output_names; /* the user's own names */
     bool *input_optional;  /* ONNX initialisers that are inputs too: may be left out; input_default then holds */
     struct ir_const **input_default;
+    bool *input_state;     /* lives across calls: kv_write stores into it in place; the caller keeps it */
     int n_inputs, n_outputs;
 };
 

@@ -29,6 +29,15 @@ const struct ir_op_info *ir_op_info(enum ir_opcode code)
     return &table[code];
 }
 
+bool ir_op_has_effect(const struct ir_op *op)
+{
+    if (ir_op_traits(op) & IR_T_STATE) return true;
+    for (int r = 0; r < op->n_regions; r++)
+        for (const struct ir_op *inner = op->regions[r]->first; inner; inner = inner->next)
+            if (ir_op_has_effect(inner)) return true;
+    return false;
+}
+
 enum ir_opcode ir_opcode_find(const char *name, size_t len)
 {
     for (int i = 0; i < IR_OP_COUNT; i++)

@@ -14,6 +14,7 @@
 #define IR_T_TERM 0x040u
 #define IR_T_LIB 0x080u
 #define IR_T_VIEW 0x100u
+#define IR_T_STATE 0x200u
 
 struct ir_op_info {
     const char *name;
@@ -30,6 +31,8 @@ struct ir_op_info {
 const struct ir_op_info *ir_op_info(enum ir_opcode code);
 static inline unsigned ir_op_traits(const struct ir_op *op) { return ir_op_info(op->code)->traits; }
 static inline const char *ir_op_name(enum ir_opcode code) { return ir_op_info(code)->name; }
+/* Stores into state, itself or in a region: never folded, merged or dropped. */
+bool ir_op_has_effect(const struct ir_op *op);
 /* IR_OP_COUNT when unknown. */
 enum ir_opcode ir_opcode_find(const char *name, size_t len);
 

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "ir/encoding.h"
 #include "ir/number_text.h"
 #include "ir/parse_internal.h"
 #include "ir/text.h"
@@ -35,12 +36,13 @@ static bool parse_list(struct parser *p, const struct ir_type *t, int64_t elems,
                        size_t *n_bytes)
 {
     struct strbuf bytes = {0};
-    size_t element = dtype_bytes(t->dtype);
+    enum dtype dtype = t->enc ? DT_U8 : t->dtype; /* of an encoding: the bytes of its blocks */
+    size_t element = dtype_bytes(dtype);
     int64_t n = 0;
     bool ok = true;
     while (ok && !lex_accept(&p->x, ']')) {
         unsigned char one[8];
-        ok = (n == 0 || lex_expect(&p->x, ',')) && parse_element(p, t->dtype, one);
+        ok = (n == 0 || lex_expect(&p->x, ',')) && parse_element(p, dtype, one);
         if (ok) strbuf_putn(&bytes, (const char *)one, element);
         n++;
     }
@@ -52,16 +54,15 @@ static bool parse_list(struct parser *p, const struct ir_type *t, int64_t elems,
     return ok;
 }
 
-static bool parse_resource(struct parser *p, const struct ir_type *t, int64_t elems,
-                           const void **data, size_t *n_bytes)
+static bool parse_resource(struct parser *p, size_t want, const void **data, size_t *n_bytes)
 {
-    int64_t offset, bytes, want;
+    int64_t offset, bytes;
     struct lexer *x = &p->x;
     if (!lex_expect(x, '(') || !lex_expect_word(x, "offset") || !lex_expect(x, '=') ||
         !lex_int(x, &offset) || !lex_expect(x, ',') || !lex_expect_word(x, "bytes") ||
         !lex_expect(x, '=') || !lex_int(x, &bytes) || !lex_expect(x, ')'))
         return false;
-    if (!i64_mul(elems, (int64_t)dtype_bytes(t->dtype), &want) || want != bytes)
+    if (bytes < 0 || (size_t)bytes != want)
         return lex_fail(x, "the type does not take %lld bytes", (long long)bytes);
     if (offset < 0 || offset % RESOURCE_ALIGN)
         return lex_fail(x, "offset must be a multiple of %d", RESOURCE_ALIGN);
@@ -79,24 +80,26 @@ static bool parse_const(struct parser *p)
     struct lexer *x = &p->x;
     struct ir_type t;
     int64_t elems;
+    size_t all;
     if (!lex_expect(x, '@')) return false;
     const char *name = lex_name(x);
     if (!name || !lex_expect(x, ':') || !lex_type(x, p->m, &t)) return false;
     if (!ir_type_static_elems(&t, &elems)) return lex_fail(x, "a constant needs constant dims");
+    if (!ir_type_bytes(&t, &all)) return lex_fail(x, "rows of %s are whole blocks", t.enc ? t.enc->name : "bytes");
     if (dtype_bytes(t.dtype) == 0)
         return lex_fail(x, "constants of %s have no text form", dtype_name(t.dtype));
     const void *data = NULL;
     size_t n_bytes = dtype_bytes(t.dtype);
     bool splat = false, ok = lex_expect(x, '=');
     if (ok && lex_accept(x, '[')) {
-        ok = parse_list(p, &t, elems, &data, &n_bytes);
-    } else if (ok && lex_accept_word(x, "splat")) {
+        ok = parse_list(p, &t, t.enc ? (int64_t)all : elems, &data, &n_bytes);
+    } else if (ok && !t.enc && lex_accept_word(x, "splat")) {
         unsigned char one[8];
         splat = true;
         ok = lex_expect(x, '(') && parse_element(p, t.dtype, one) && lex_expect(x, ')');
         if (ok) data = arena_dup(&p->m->arena, one, n_bytes);
     } else if (ok && lex_accept_word(x, "resource")) {
-        ok = parse_resource(p, &t, elems, &data, &n_bytes);
+        ok = parse_resource(p, all, &data, &n_bytes);
     } else if (ok) {
         ok = lex_fail(x, "expected `[`, `splat` or `resource`: a constant needs data");
     }
@@ -173,6 +176,7 @@ static bool parse_input(struct parser *p, struct ir_func *f, struct scope *s)
     struct ir_value *v = ir_func_add_input(f, user, type);
     int i = f->n_inputs - 1;
     v->name = hint ? arena_strdup(&p->m->arena, hint) : NULL;
+    f->input_state[i] = lex_accept_word(x, "state");
     f->input_optional[i] = lex_accept_word(x, "optional");
     if (lex_accept(x, '=') && !(f->input_default[i] = parse_const_ref(p))) return false;
     return !x->failed && parse_define(p, s, name, v);

@@ -249,7 +249,7 @@ static bool same_dim(struct ir_module *m, const struct dim *a, const struct dim 
 
 bool parse_same_type(struct ir_module *m, const struct ir_type *a, const struct ir_type *b)
 {
-    if (a->dtype != b->dtype || a->rank != b->rank) return false;
+    if (a->dtype != b->dtype || a->rank != b->rank || a->enc != b->enc) return false;
     for (int i = 0; i < a->rank; i++)
         if (!same_dim(m, a->dims[i], b->dims[i])) return false;
     return true;

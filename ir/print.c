@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/encoding.h"
 #include "ir/number_text.h"
 #include "ir/op.h"
 #include "ir/quote.h"
@@ -42,6 +43,7 @@ static void put_dims(struct printer *p, int n, const struct dim *const *dims)
 
 static void put_type(struct printer *p, const struct ir_type *t)
 {
+    if (t->enc) strbuf_printf(p->out, "%s ", t->enc->name);
     strbuf_printf(p->out, "%s[", dtype_name(t->dtype));
     put_dims(p, t->rank, t->dims);
     strbuf_putc(p->out, ']');
@@ -205,6 +207,7 @@ static void put_input(struct printer *p, const struct ir_func *f, int i)
     }
     strbuf_puts(p->out, ": ");
     put_type(p, &v->type);
+    if (f->input_state[i]) strbuf_puts(p->out, " state");
     if (f->input_optional[i]) strbuf_puts(p->out, " optional");
     if (f->input_default[i]) {
         strbuf_puts(p->out, " = ");
@@ -278,14 +281,14 @@ static void put_elements(struct printer *p, const struct ir_const *c, size_t ele
     strbuf_putc(p->out, '[');
     for (size_t i = 0; i < c->n_bytes / element; i++) {
         if (i) strbuf_puts(p->out, ", ");
-        ir_put_element(p->out, c->type.dtype, data + i * element);
+        ir_put_element(p->out, c->type.enc ? DT_U8 : c->type.dtype, data + i * element);
     }
     strbuf_putc(p->out, ']');
 }
 
 static void put_const(struct printer *p, const struct ir_const *c)
 {
-    size_t element = dtype_bytes(c->type.dtype);
+    size_t element = c->type.enc ? 1 : dtype_bytes(c->type.dtype);
     strbuf_puts(p->out, "  const ");
     put_const_name(p, c);
     strbuf_puts(p->out, ": ");

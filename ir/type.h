@@ -11,7 +11,7 @@
 
 #define IR_MAX_RANK 12
 
-struct ir_encoding; /* ir/encoding.h: quantised block formats; NULL = dense */
+struct ir_encoding; /* ir/encoding.h: storage of f32 constants in other forms; NULL = dense */
 
 struct ir_type {
     enum dtype dtype;

@@ -15,7 +15,9 @@
  *  6. Counts of operands, results and regions and the attributes are what the op table says.
  *  7. Types have a known dtype, at most IR_MAX_RANK dims, and are what the op's infer function
  *     says.
- *  8. Constants that are referred to belong to the module, have constant dims, and as many bytes as
+ *  8. A state input is not optional; `kv_write` writes to one, or to the result of another kv_write,
+ *     through group arguments; what it writes to has no other use.
+ *  9. Constants that are referred to belong to the module, have constant dims, and as many bytes as
  *     their type takes.
  *
  * Linear in the size of the module but for inference. Result types are left as they were.
@@ -89,6 +91,41 @@ static bool check_operand(struct verifier *v, const struct ir_op *op, int i)
     return true;
 }
 
+/* ---- state ---- */
+
+/* Does v hold state: an input that is marked so, or what a kv_write made of one? */
+static bool is_state(const struct ir_value *v, int depth)
+{
+    for (; depth < MAX_DEPTH; depth++) {
+        if (v->def) {
+            if (v->def->code == IR_OP_KV_WRITE) return true;
+            if (v->def->code != IR_OP_GROUP) return false;
+            const struct ir_op *yield = v->def->regions[0]->last;
+            if (!yield || v->index >= yield->n_operands || !(v = ir_operand(yield, v->index))) return false;
+        } else if (v->block->parent_op) {
+            const struct ir_op *group = v->block->parent_op;
+            if (group->code != IR_OP_GROUP || v->index >= group->n_operands) return false;
+            if (!(v = ir_operand(group, v->index))) return false;
+        } else {
+            return v->index < v->block->func->n_inputs && v->block->func->input_state[v->index];
+        }
+    }
+    return false;
+}
+
+static bool check_state(struct verifier *v, const struct ir_op *op)
+{
+    const struct ir_value *to = op->code == IR_OP_KV_WRITE ? ir_operand(op, 0) : NULL;
+    if (!to) return true;
+    if (!is_state(to, 0)) return fail(v, op, "operand 0 is not state");
+    while (ir_value_has_one_use(to)) {
+        const struct ir_op *group = to->def ? NULL : to->block->parent_op;
+        if (!group || group->code != IR_OP_GROUP) return true;
+        to = ir_operand(group, to->index);
+    }
+    return fail(v, op, "the state that is written to has another use");
+}
+
 /* ---- ops ---- */
 
 static bool check_consts(struct verifier *v, const struct ir_op *op)
@@ -150,7 +187,8 @@ static bool check_op(struct verifier *v, struct ir_op *op, const struct ir_func 
         if (op->results[i].def != op || op->results[i].index != i)
             return fail(v, op, "a result does not point back at its op");
     /* Inside first: inference looks at what regions yield. */
-    ok = ok && check_consts(v, op) && check_regions(v, op, f, depth) && check_inference(v, op);
+    ok = ok && check_consts(v, op) && check_regions(v, op, f, depth) && check_inference(v, op) &&
+         check_state(v, op);
     for (int i = 0; i < op->n_results; i++) ok = define(v, op, &op->results[i], depth + 1) && ok;
     return ok;
 }
@@ -210,6 +248,7 @@ static bool check_inputs(struct verifier *v, const struct ir_func *f)
         return fail(v, NULL, "two outputs have one name");
     for (int i = 0; i < f->n_inputs; i++) {
         const struct ir_const *c = f->input_default[i];
+        if (f->input_state[i] && (f->input_optional[i] || c)) return fail(v, NULL, "a state input has a default");
         if (f->input_optional[i] && !c) return fail(v, NULL, "an optional input has no default");
         if (!c) continue;
         if (c->id >= v->m->consts.n || v->m->consts.v[c->id] != c)

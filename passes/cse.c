@@ -13,7 +13,7 @@
 
 static void key_const(struct strbuf *k, const struct ir_const *c)
 {
-    strbuf_printf(k, "c%d r%d ", (int)c->type.dtype, c->type.rank);
+    strbuf_printf(k, "c%d e%p r%d ", (int)c->type.dtype, (const void *)c->type.enc, c->type.rank);
     for (int i = 0; i < c->type.rank; i++) strbuf_printf(k, "%p ", (const void *)c->type.dims[i]);
     if (c->n_bytes > MAX_CONST_BYTES) strbuf_printf(k, "at %p", c->data);
     else strbuf_putn(k, c->data, c->n_bytes);
@@ -48,7 +48,7 @@ static void run_block(struct arena *a, struct ir_block *b, struct scope *outer)
     for (struct ir_op *op = b->first, *next; op; op = next) {
         next = op->next;
         for (int r = 0; r < op->n_regions; r++) run_block(a, op->regions[r], &s);
-        if (op->n_regions || (ir_op_traits(op) & IR_T_TERM)) continue;
+        if (op->n_regions || (ir_op_traits(op) & IR_T_TERM) || ir_op_has_effect(op)) continue;
         k.len = 0;
         strbuf_printf(&k, "%d", (int)op->code);
         for (int i = 0; i < op->n_operands; i++) strbuf_printf(&k, ",%d", ir_operand(op, i) ? (int)ir_operand(op, i)->id : -1);

@@ -26,12 +26,12 @@ static bool attrs_static(const struct ir_op *op)
 static bool worth_folding(const struct ir_op *op)
 {
     int64_t in_bytes = 0, out_bytes = 0;
-    if (op->code == IR_OP_CONSTANT || op->n_regions || (ir_op_traits(op) & IR_T_TERM) || !attrs_static(op)) return false;
+    if (op->code == IR_OP_CONSTANT || op->n_regions || (ir_op_traits(op) & IR_T_TERM) || ir_op_has_effect(op) || !attrs_static(op)) return false;
     for (int i = 0; i < op->n_operands; i++) {
         const struct ir_value *v = ir_operand(op, i);
         if (!v) continue;
         const struct ir_const *c = ir_value_const(v);
-        if (!c || c->type.dtype == DT_STRING) return false;
+        if (!c || c->type.dtype == DT_STRING || c->type.enc) return false;
         in_bytes += (int64_t)c->n_bytes;
     }
     for (int i = 0; i < op->n_results; i++) {

@@ -324,7 +324,7 @@ static void group_block(struct grouper *g, struct ir_block *b)
     /* Cloning leaves definitions without uses behind; clonable ones that something else still reads become kernels. */
     for (struct ir_op *op = b->last, *prev; op; op = prev) {
         prev = op->prev;
-        bool used = (ir_op_traits(op) & IR_T_TERM) || op->code == IR_OP_IF;
+        bool used = (ir_op_traits(op) & IR_T_TERM) || op->code == IR_OP_IF || ir_op_has_effect(op);
         for (int i = 0; i < op->n_results; i++) used = used || op->results[i].uses;
         if (!used) ir_op_erase(op);
         else if (!is_leaf(op) && !cluster_of(op)) outline(g, cluster_new(g, op));

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "compiler/import/gguf.h"
 #include "compiler/import/onnx_int.h"
 #include "compiler/import/wire.h"
 #include "ir/text.h"
@@ -21,11 +22,23 @@ struct ir_module *import_model(const char *path, const struct import_options *op
     struct onnx_file *f = onnx_map_file(path, path, DIAG_FILE_READ, diag);
     if (!f) return NULL;
     bool onnx = wire_looks_like_model(f->data, f->len), text = !onnx && looks_like_text(f->data, f->len);
-    bool gguf = f->len >= 4 && !memcmp(f->data, "GGUF", 4);
+    bool gguf = gguf_looks_like(f->data, f->len);
     struct ir_module *m = NULL;
     if (gguf) diag_report(diag, DIAG_FORMAT_UNKNOWN, path, "GGUF files are not supported yet");
     else if (text) m = ir_parse_module((const char *)f->data, f->len, path, NULL, 0, diag);
     else if (!onnx) diag_report(diag, DIAG_FORMAT_UNKNOWN, path, f->len ? "not an ONNX model and not text IR" : "the file is empty");
     onnx_unmap_file(f);
     return onnx ? import_onnx(path, options, diag) : m;
+}
+
+bool import_describe(const char *path, bool json, FILE *out, struct diag_sink *diag)
+{
+    struct onnx_file *f = onnx_map_file(path, path, DIAG_FILE_READ, diag);
+    bool gguf = f && gguf_looks_like(f->data, f->len);
+    onnx_unmap_file(f);
+    if (!gguf) return false;
+    struct gguf *g = gguf_open(path, diag);
+    if (g) gguf_print(g, json, out);
+    gguf_close(g);
+    return true;
 }

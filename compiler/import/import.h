@@ -50,6 +50,9 @@ struct ir_module *import_onnx(const char *path, const struct import_options *opt
 struct ir_module *import_onnx_bytes(const void *data, size_t len, const char *name,
                                     const struct import_options *options, struct diag_sink *diag);
 
+/* A file whose format has a listing of its own (GGUF: metadata and tensors): prints it, or reports, and returns true. */
+bool import_describe(const char *path, bool json, FILE *out, struct diag_sink *diag);
+
 /* docs/onnx-support.md, made from the operator table. */
 void import_onnx_support_doc(struct strbuf *out);
 
