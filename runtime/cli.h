@@ -58,7 +58,9 @@ void cli_close(struct cli_engine *x);
  * are made even without --random.
  */
 int cli_load_inputs(struct cli *c, struct cli_engine *x, bool make_missing);
-/* Writes the files of --output; the outputs without one are printed if none was given, or with --print. */
+/* Are the --output arguments right? Asked before the run, so that a slip does not cost one. Prints what is wrong. */
+int cli_check_outputs(const struct cli *c, const struct infr_engine *e);
+/* Writes the files of --output; without any, or with --print, the outputs are printed. */
 int cli_store_outputs(struct cli *c, struct cli_engine *x);
 
 /* "input  x  f32[batch, 8]" lines for all inputs. */

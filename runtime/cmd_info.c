@@ -110,7 +110,7 @@ static void print_levels(const char *what, unsigned mask)
 static void print_text(const struct infr_engine *e)
 {
     printf("model     %s\n", rt_text(e, e->h.model_name));
-    printf("compiler  infc %s, plan format %u.%u\n", rt_text(e, e->h.compiler_version), e->h.major, e->h.minor);
+    printf("compiler  %s, plan format %u.%u\n", rt_text(e, e->h.compiler_version), e->h.major, e->h.minor);
     print_ios(e, false);
     print_ios(e, true);
     for (uint32_t k = 0; k < e->n_symbols; k++) {

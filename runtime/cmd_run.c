@@ -32,7 +32,8 @@ int cmd_run(struct cli *c)
     struct cli_engine x;
     int code = cli_open(c, &x);
     if (code) return code;
-    code = cli_load_inputs(c, &x, false);
+    code = cli_check_outputs(c, x.e);
+    if (!code) code = cli_load_inputs(c, &x, false);
     if (!code) code = run_all(c, &x);
     cli_close(&x);
     return code;

@@ -448,39 +448,53 @@ static int write_output(struct cli_engine *x, uint32_t i, const char *path, stru
     return closed;
 }
 
-static int store_spec(struct cli *c, struct cli_engine *x, char *spec, bool *stored)
+/* Which output a spec is for (INFR_NONE: all of them), and where it goes. Prints what is wrong. */
+static int output_spec(const struct cli *c, const struct infr_engine *e, char *spec, uint32_t *i, char **path)
+{
+    *i = split_spec(e, true, spec, path);
+    enum file_kind kind = kind_of(*path);
+    if (*i == INFR_NONE && strchr(spec, '='))
+        return cli_usage("--output %s: this engine has no output of that name; see %s info", spec, c->program);
+    if (kind == KIND_UNKNOWN) return unknown_kind(*path);
+    if (*i == INFR_NONE && kind != KIND_NPZ && (*i = only_io(e, true)) == INFR_NONE)
+        return cli_usage("--output %s: which output? This engine has %u; write NAME=FILE, or a .npz", spec, e->n_outputs);
+    return INFR_OK;
+}
+
+int cli_check_outputs(const struct cli *c, const struct infr_engine *e)
+{
+    int code = INFR_OK;
+    for (int k = 0; !code && k < c->n_outputs; k++) {
+        uint32_t i;
+        char *path;
+        code = output_spec(c, e, c->outputs[k], &i, &path);
+    }
+    return code;
+}
+
+static int store_spec(struct cli *c, struct cli_engine *x, char *spec, bool *to_stdout)
 {
     struct infr_status st = {0};
     char *path;
-    uint32_t i = split_spec(x->e, true, spec, &path);
-    enum file_kind kind = kind_of(path);
-    if (i == INFR_NONE && strchr(spec, '=')) return cli_usage("--output %s: this engine has no output of that name; see %s info", spec, c->program);
-    if (kind == KIND_UNKNOWN) return unknown_kind(path);
-    if (i == INFR_NONE && kind != KIND_NPZ && (i = only_io(x->e, true)) == INFR_NONE)
-        return cli_usage("--output %s: which output? This engine has %u; write NAME=FILE, or a .npz", spec, x->e->n_outputs);
-    if (write_output(x, i, path, &st)) return cli_error(&st);
-    for (uint32_t k = 0; k < x->e->n_outputs; k++)
-        if (i == INFR_NONE || k == i) stored[k] = true;
-    return INFR_OK;
+    uint32_t i;
+    int code = output_spec(c, x->e, spec, &i, &path);
+    if (code) return code;
+    if (!strcmp(path, "-")) *to_stdout = true;
+    return write_output(x, i, path, &st) ? cli_error(&st) : INFR_OK;
 }
 
 int cli_store_outputs(struct cli *c, struct cli_engine *x)
 {
-    bool *stored = calloc((size_t)x->e->n_outputs + 1, sizeof *stored), to_stdout = false;
-    int code = stored ? INFR_OK : INFR_ENVIRONMENT;
-    for (int i = 0; !code && i < c->n_outputs; i++) {
-        size_t n = strlen(c->outputs[i]);
-        if (n && c->outputs[i][n - 1] == '-' && (n == 1 || c->outputs[i][n - 2] == '=')) to_stdout = true;
-        code = store_spec(c, x, c->outputs[i], stored);
-    }
+    bool to_stdout = false;
+    int code = INFR_OK;
+    for (int i = 0; !code && i < c->n_outputs; i++) code = store_spec(c, x, c->outputs[i], &to_stdout);
+    if (code || (c->n_outputs && !c->print)) return code;
     FILE *f = to_stdout ? stderr : stdout; /* the stream stays clean */
-    for (uint32_t i = 0; !code && i < x->e->n_outputs; i++) {
+    for (uint32_t i = 0; i < x->e->n_outputs; i++) {
         char text[256];
-        if (c->n_outputs && !c->print) break;
         rt_tensor_text(x->out[i].dtype, x->out[i].rank, x->out[i].dims, text, sizeof text);
         fprintf(f, "%s  %s\n", rt_text(x->e, x->e->outputs[i].name), text);
         rt_tensor_print(f, &x->out[i], c->print ? 1000 : 100);
     }
-    free(stored);
-    return code;
+    return INFR_OK;
 }

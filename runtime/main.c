@@ -106,7 +106,7 @@ static int version(void)
     if (rt_self_image(&image, &st) || rt_plan_load(&e, image.plan, image.plan_bytes, &st)) return cli_error(&st);
     uint32_t s = e.h.compiler_version;
     bool ok = s && s < e.blob_bytes && memchr(e.blob + s, 0, e.blob_bytes - s);
-    printf("infc %s, plan format %u.%u\n", ok ? (const char *)e.blob + s : "?", e.h.major, e.h.minor);
+    printf("%s, plan format %u.%u\n", ok ? (const char *)e.blob + s : "?", e.h.major, e.h.minor);
     for (int i = 0; i < e.n_copies; i++) free(e.copies[i]);
     return INFR_OK;
 }
