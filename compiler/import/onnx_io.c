@@ -74,6 +74,12 @@ static const char *identifier(struct imp *im, const char *name)
     return out;
 }
 
+/*
+ * No dim that a file leaves open is larger, a documented limit (docs/onnx-support.md): ends of slices such as
+ * INT32_MAX then vanish from shapes, and products of a few dims stay far from overflow.
+ */
+#define MAX_SYMBOL (INT64_C(1) << 28)
+
 static const struct dim *number_or_symbol(struct imp *im, const char *text, size_t len)
 {
     char *word = arena_strndup(&im->m->arena, text, len), *end;
@@ -85,7 +91,7 @@ static const struct dim *number_or_symbol(struct imp *im, const char *text, size
     }
     for (const char *p = word; *p; p++)
         if (!isalnum((unsigned char)*p) && *p != '_') return NULL;
-    return *word ? dim_sym(im->m->dims, word, 1, DIM_INF) : NULL;
+    return *word ? dim_sym(im->m->dims, word, 1, MAX_SYMBOL) : NULL;
 }
 
 static const struct dim *named_dim(struct imp *im, const char *param, int lo)
@@ -94,7 +100,7 @@ static const struct dim *named_dim(struct imp *im, const char *param, int lo)
     if (d) return d;
     const char *text = map_finds(&im->overrides, param);
     if (text && !strchr(text, ',')) d = number_or_symbol(im, text, strlen(text));
-    if (!d) d = dim_sym(im->m->dims, identifier(im, param), lo, DIM_INF);
+    if (!d) d = dim_sym(im->m->dims, identifier(im, param), lo, MAX_SYMBOL);
     map_puts(&im->dim_params, param, (void *)(uintptr_t)d);
     return d;
 }
@@ -117,7 +123,7 @@ static const struct dim *input_dim(struct imp *im, const char *input, const Onnx
         }
     }
     if (is_a_name(p->dim_param)) return named_dim(im, p->dim_param, lo);
-    return dim_sym(im->m->dims, identifier(im, arena_printf(&im->m->arena, "%s_d%zu", input, axis)), lo, DIM_INF);
+    return dim_sym(im->m->dims, identifier(im, arena_printf(&im->m->arena, "%s_d%zu", input, axis)), lo, MAX_SYMBOL);
 }
 
 /* Replaces dims by those of --shape=NAME:DIMS. */

@@ -58,7 +58,8 @@ void import_onnx_support_doc(struct strbuf *out)
                   "and com.microsoft 1.\nAn operator that is not listed, or a use of it that its note excludes, is "
                   "reported by `infc check` with the node's name.\n"
                   "*From* is the first operator set whose form of the operator is understood; where a later one changed the\n"
-                  "operator's meaning it has a line of its own.\n",
+                  "operator's meaning it has a line of its own.\n"
+                  "A dim of an input that the model leaves open is at most 2^28 (268435456) unless `--shape` fixes it.\n",
                   onnx_max_opset(AI), onnx_max_opset(ML));
     const char *domain = NULL;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
