@@ -2,7 +2,7 @@
 /*
  * The generic lowering: right for every group on every target. The last axis of the root is the inner, vectorised loop;
  * the outer axes, in row-major order, are the slices; a long or only last axis is cut into chunks. Several results are
- * stored by one pass over their shared coordinates when their shapes agree, else one after the other.
+ * stored by one pass over their shared coordinates when their shapes agree, else each has slices of its own.
  */
 #include "passes/lower.h"
 
@@ -94,7 +94,7 @@ static void lower_result(struct lower_ctx *l, int i, struct lp_value *slice, con
     struct expr_ctx *e = &l->e;
     struct ir_value *root = ir_operand(l->yield, i);
     const struct ir_type *t = &root->type;
-    struct lp_value *idx[IR_MAX_RANK];
+    struct lp_value *idx[IR_MAX_RANK] = {NULL};
     if (t->rank == 0) {
         lp_store(&e->b, lower_result_buf(l, i), idx, expr_at(e, root, idx));
         return;
@@ -123,24 +123,52 @@ static bool same_shape(const struct ir_type *a, const struct ir_type *b)
     return true;
 }
 
+/* Slices of one result, and chunks of its last axis. */
+static const struct dim *result_slices(struct lower_ctx *l, const struct ir_type *t, const struct dim **chunks)
+{
+    struct dim_ctx *dc = l->m->dims;
+    const struct dim *slices = *chunks = dim_const(dc, 1);
+    for (int i = 0; i < t->rank - 1; i++) slices = dim_mul(dc, slices, t->dims[i]);
+    if (!t->rank) return slices;
+    const struct dim *last = t->dims[t->rank - 1];
+    if (last->hi > CHUNK) *chunks = dim_ceildiv(dc, last, dim_const(dc, CHUNK));
+    return dim_mul(dc, slices, *chunks);
+}
+
+/* Results of different shapes: each has a range of slices of its own, one behind the other. */
+static void lower_ranges(struct lower_ctx *l)
+{
+    struct expr_ctx *e = &l->e;
+    const struct dim *start = dim_const(l->m->dims, 0), *chunks;
+    for (int i = 0; i < l->yield->n_operands; i++) {
+        const struct dim *n = result_slices(l, &ir_operand(l->yield, i)->type, &chunks);
+        struct lp_value *slice = lp_binary(&e->b, LP_OP_SUB, lower_slice(l), expr_dim(e, start));
+        struct lp_op *branch = lp_if_begin(&e->b, expr_in_bounds(e, slice, n), 0, NULL);
+        size_t mark = expr_scope_push(e);
+        lower_result(l, i, slice, chunks);
+        expr_scope_pop(e, mark);
+        lp_if_else(&e->b, branch, NULL);
+        lp_if_end(&e->b, branch, NULL);
+        start = dim_add(l->m->dims, start, n);
+    }
+    lower_set_slices(l, start);
+}
+
 enum lower_result lower_generic(struct lower_ctx *l)
 {
     const struct ir_op *a = l->anchor;
     if (a && !(ir_op_traits(a) & IR_T_PW) && !expr_find(a->code)) return LOWER_NOT_MINE;
     if (is_flat(l)) return lower_flat(l);
     const struct ir_type *t = &ir_operand(l->yield, 0)->type;
-    for (int i = 1; i < l->yield->n_operands; i++)
-        if (!same_shape(&ir_operand(l->yield, i)->type, t)) return LOWER_NOT_MINE;
-    struct dim_ctx *dc = l->m->dims;
-    const struct dim *slices = dim_const(dc, 1), *chunks = slices;
-    for (int i = 0; i < t->rank - 1; i++) slices = dim_mul(dc, slices, t->dims[i]);
-    if (t->rank) {
-        const struct dim *last = t->dims[t->rank - 1];
-        if (last->hi > CHUNK) chunks = dim_ceildiv(dc, last, dim_const(dc, CHUNK));
-        slices = dim_mul(dc, slices, chunks);
+    bool same = true;
+    for (int i = 1; i < l->yield->n_operands; i++) same = same && same_shape(&ir_operand(l->yield, i)->type, t);
+    if (same) {
+        const struct dim *chunks;
+        lower_set_slices(l, result_slices(l, t, &chunks));
+        for (int i = 0; i < l->yield->n_operands; i++) lower_result(l, i, lower_slice(l), chunks);
+    } else {
+        lower_ranges(l);
     }
-    lower_set_slices(l, slices);
-    for (int i = 0; i < l->yield->n_operands; i++) lower_result(l, i, lower_slice(l), chunks);
     l->k->schedule = l->anchor ? "generic" : "pointwise";
     return LOWER_DONE;
 }

@@ -335,13 +335,29 @@ static void test_if(void **state)
     }
 }
 
+/* A group made by hand whose results have different shapes. */
+static void test_group_of_shapes(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "model \"t\" { sym n in [1, 64]\n func @main(%x: f32[n, 3]) -> (y: f32[3, n], z: f32[n], s: f32[]) {\n"
+        " %a, %b, %c = group %x {(%v: f32[n, 3])\n %t = transpose %v perm=[1, 0]\n %s = reduce_sum %v axes=[1]\n"
+        " %r = reduce_max %v axes=[0, 1]\n yield %t, %s, %r\n }\n return %a, %b, %c\n} }\n";
+    struct equiv e;
+    equiv_init(&e);
+    int64_t sizes[] = {7};
+    equiv_start_text(&e, text, 1, sizes);
+    equiv_check_plan(&e, "generic");
+    equiv_end(&e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pointwise_flat), cmocka_unit_test(test_broadcast_diamond), cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_matmul_batch_flat), cmocka_unit_test(test_matmul_dynamic), cmocka_unit_test(test_matmul_trans_b_const),
         cmocka_unit_test(test_rows), cmocka_unit_test(test_moves), cmocka_unit_test(test_conv_pool),
-        cmocka_unit_test(test_output_is_input_and_twice), cmocka_unit_test(test_if),
+        cmocka_unit_test(test_output_is_input_and_twice), cmocka_unit_test(test_if), cmocka_unit_test(test_group_of_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
