@@ -50,7 +50,8 @@ static int fail_row(const struct infr_engine *e, uint32_t row, struct infr_statu
 {
     char text[96];
     rt_dim_text(e, row, text, sizeof text);
-    return rt_fail(st, INFR_BAD_INPUT, "these input shapes are too large: %s cannot be computed", text);
+    return rt_fail(st, INFR_BAD_INPUT, "these input shapes are too large: %s cannot be computed",
+                   text);
 }
 
 /* Bytes of a tensor of these dims; false on a negative dim or overflow. */
@@ -76,7 +77,8 @@ void rt_tensor_text(uint32_t dtype, uint32_t rank, const int64_t *dims, char *ou
 }
 
 /* "f32[batch,8]": what the contract says. */
-static void contract_text(const struct infr_engine *e, const struct infr_io *io, char *out, size_t out_bytes)
+static void contract_text(const struct infr_engine *e, const struct infr_io *io, char *out,
+                          size_t out_bytes)
 {
     size_t n = (size_t)snprintf(out, out_bytes, "%s[", dtype_name((enum dtype)io->dtype));
     for (uint32_t i = 0; i < io->rank && n < out_bytes; i++) {
@@ -89,7 +91,8 @@ static void contract_text(const struct infr_engine *e, const struct infr_io *io,
 
 /* ---- binding ---- */
 
-static int check_tensor(const struct infr_engine *e, uint32_t i, const struct infr_tensor *t, bool with_data, struct infr_status *st)
+static int check_tensor(const struct infr_engine *e, uint32_t i, const struct infr_tensor *t,
+                        bool with_data, struct infr_status *st)
 {
     const struct infr_io *io = &e->inputs[i];
     const char *name = rt_text(e, io->name);
@@ -97,32 +100,44 @@ static int check_tensor(const struct infr_engine *e, uint32_t i, const struct in
     contract_text(e, io, want, sizeof want);
     rt_tensor_text(t->dtype, t->rank, t->dims, got, sizeof got);
     if (t->rank > INFR_MAX_RANK)
-        return rt_fail(st, INFR_BAD_INPUT, "input '%.100s': %u dims; %d are possible", name, t->rank, INFR_MAX_RANK);
+        return rt_fail(st, INFR_BAD_INPUT, "input '%.100s': %u dims; %d are possible", name,
+                       t->rank, INFR_MAX_RANK);
     if (t->dtype != io->dtype)
-        return rt_fail(st, INFR_BAD_INPUT, "input '%.100s': element type %s expected (%s), got %s (%s)", name,
-                       dtype_name((enum dtype)io->dtype), want, dtype_name((enum dtype)t->dtype), got);
+        return rt_fail(
+            st, INFR_BAD_INPUT, "input '%.100s': element type %s expected (%s), got %s (%s)", name,
+            dtype_name((enum dtype)io->dtype), want, dtype_name((enum dtype)t->dtype), got);
     if (t->rank != io->rank)
-        return rt_fail(st, INFR_BAD_INPUT, "input '%.100s': %u dims expected (%s), got %u (%s)", name, io->rank, want, t->rank, got);
+        return rt_fail(st, INFR_BAD_INPUT, "input '%.100s': %u dims expected (%s), got %u (%s)",
+                       name, io->rank, want, t->rank, got);
     uint64_t bytes;
     if (!tensor_bytes(t->dtype, t->rank, t->dims, &bytes))
-        return rt_fail(st, INFR_BAD_INPUT, "input '%.100s': %s expected, got impossible dims %s", name, want, got);
+        return rt_fail(st, INFR_BAD_INPUT, "input '%.100s': %s expected, got impossible dims %s",
+                       name, want, got);
     if (!with_data) return INFR_OK;
     if (t->bytes != bytes)
-        return rt_fail(st, INFR_BAD_INPUT, "input '%.100s': %s takes %" PRIu64 " bytes, got %" PRIu64, name, got, bytes, t->bytes);
+        return rt_fail(st, INFR_BAD_INPUT,
+                       "input '%.100s': %s takes %" PRIu64 " bytes, got %" PRIu64, name, got, bytes,
+                       t->bytes);
     if ((uintptr_t)t->data % dtype_bytes((enum dtype)t->dtype))
-        return rt_fail(st, INFR_BAD_INPUT, "input '%.100s': its data is not aligned to its elements", name);
+        return rt_fail(st, INFR_BAD_INPUT,
+                       "input '%.100s': its data is not aligned to its elements", name);
     return INFR_OK;
 }
 
-static bool left_out(const struct infr_engine *e, uint32_t i, const struct infr_tensor *t) { return e->inputs[i].optional && !t->data; }
+static bool left_out(const struct infr_engine *e, uint32_t i, const struct infr_tensor *t)
+{
+    return e->inputs[i].optional && !t->data;
+}
 
-static int bind_symbols(struct infr_session *s, const struct infr_tensor *inputs, bool with_data, struct infr_status *st)
+static int bind_symbols(struct infr_session *s, const struct infr_tensor *inputs, bool with_data,
+                        struct infr_status *st)
 {
     const struct infr_engine *e = s->e;
     for (uint32_t i = 0; i < e->n_inputs; i++) {
         const char *name = rt_text(e, e->inputs[i].name);
         if (left_out(e, i, &inputs[i])) continue;
-        if (with_data && !inputs[i].data) return rt_fail(st, INFR_BAD_INPUT, "input '%.100s' is missing", name);
+        if (with_data && !inputs[i].data)
+            return rt_fail(st, INFR_BAD_INPUT, "input '%.100s' is missing", name);
         int code = check_tensor(e, i, &inputs[i], with_data, st);
         if (code) return code;
     }
@@ -132,14 +147,17 @@ static int bind_symbols(struct infr_session *s, const struct infr_tensor *inputs
         if (y->bind_input == INFR_NONE) continue;
         const char *name = rt_text(e, e->inputs[y->bind_input].name);
         if (left_out(e, y->bind_input, &inputs[y->bind_input]))
-            return rt_fail(st, INFR_BAD_INPUT, "input '%.100s' is missing: its dim %u says what '%.60s' is", name, y->bind_axis,
-                           rt_text(e, y->name));
+            return rt_fail(st, INFR_BAD_INPUT,
+                           "input '%.100s' is missing: its dim %u says what '%.60s' is", name,
+                           y->bind_axis, rt_text(e, y->name));
         int64_t v = inputs[y->bind_input].dims[y->bind_axis];
         if (v < y->lo || v > y->hi) {
             char upper[32] = "no limit";
             if (y->hi != INT64_MAX) snprintf(upper, sizeof upper, "%" PRId64, y->hi);
-            return rt_fail(st, INFR_BAD_INPUT, "input '%.100s': dim %u ('%.60s') is %" PRId64 "; expected %" PRId64 " to %s", name,
-                           y->bind_axis, rt_text(e, y->name), v, y->lo, upper);
+            return rt_fail(st, INFR_BAD_INPUT,
+                           "input '%.100s': dim %u ('%.60s') is %" PRId64 "; expected %" PRId64
+                           " to %s",
+                           name, y->bind_axis, rt_text(e, y->name), v, y->lo, upper);
         }
         s->sym[k] = v;
     }
@@ -147,17 +165,20 @@ static int bind_symbols(struct infr_session *s, const struct infr_tensor *inputs
 }
 
 /* " (seq = 7)": values of the symbols, as far as they fit. */
-static void symbol_values(const struct infr_engine *e, const int64_t *sym, char *out, size_t out_bytes)
+static void symbol_values(const struct infr_engine *e, const int64_t *sym, char *out,
+                          size_t out_bytes)
 {
     size_t n = 0;
     out[0] = 0;
     for (uint32_t k = 0; k < e->n_symbols && n < out_bytes; k++)
         if (e->symbols[k].bind_input != INFR_NONE)
-            n += (size_t)snprintf(out + n, out_bytes - n, "%s%.40s = %" PRId64, n ? ", " : " with ", rt_text(e, e->symbols[k].name), sym[k]);
+            n += (size_t)snprintf(out + n, out_bytes - n, "%s%.40s = %" PRId64, n ? ", " : " with ",
+                                  rt_text(e, e->symbols[k].name), sym[k]);
 }
 
 /* The other axes agree with the symbol values. */
-static int check_dims(const struct infr_engine *e, const struct rt_shape *shape, const struct infr_tensor *inputs, struct infr_status *st)
+static int check_dims(const struct infr_engine *e, const struct rt_shape *shape,
+                      const struct infr_tensor *inputs, struct infr_status *st)
 {
     for (uint32_t i = 0; i < e->n_inputs; i++) {
         const struct infr_io *io = &e->inputs[i];
@@ -166,7 +187,9 @@ static int check_dims(const struct infr_engine *e, const struct rt_shape *shape,
         if (left_out(e, i, &inputs[i])) {
             uint64_t bytes;
             if (!tensor_bytes(io->dtype, io->rank, dims, &bytes) || bytes != io->default_bytes)
-                return rt_fail(st, INFR_BAD_INPUT, "input '%.100s' is missing: its default has another shape", rt_text(e, io->name));
+                return rt_fail(st, INFR_BAD_INPUT,
+                               "input '%.100s' is missing: its default has another shape",
+                               rt_text(e, io->name));
             continue;
         }
         for (uint32_t a = 0; a < io->rank; a++) {
@@ -175,15 +198,18 @@ static int check_dims(const struct infr_engine *e, const struct rt_shape *shape,
             rt_dim_text(e, e->pool_u32[io->dims + a], text, sizeof text);
             symbol_values(e, shape->sym, values, sizeof values);
             snprintf(want, sizeof want, "%" PRId64, dims[a]);
-            return rt_fail(st, INFR_BAD_INPUT, "input '%.100s': dim %u is %" PRId64 "; expected %s%s%s%s%s", rt_text(e, io->name), a,
-                           inputs[i].dims[a], want, strcmp(text, want) ? " (" : "", strcmp(text, want) ? text : "",
+            return rt_fail(st, INFR_BAD_INPUT,
+                           "input '%.100s': dim %u is %" PRId64 "; expected %s%s%s%s%s",
+                           rt_text(e, io->name), a, inputs[i].dims[a], want,
+                           strcmp(text, want) ? " (" : "", strcmp(text, want) ? text : "",
                            strcmp(text, want) ? ")" : "", strcmp(text, want) ? values : "");
         }
     }
     return INFR_OK;
 }
 
-static int check_checks(const struct infr_engine *e, const struct rt_shape *shape, struct infr_status *st)
+static int check_checks(const struct infr_engine *e, const struct rt_shape *shape,
+                        struct infr_status *st)
 {
     for (uint32_t i = 0; i < e->n_checks; i++) {
         const struct infr_check *c = &e->checks[i];
@@ -193,8 +219,11 @@ static int check_checks(const struct infr_engine *e, const struct rt_shape *shap
         rt_dim_text(e, c->a, ta, sizeof ta);
         rt_dim_text(e, c->b, tb, sizeof tb);
         symbol_values(e, shape->sym, values, sizeof values);
-        return rt_fail(st, INFR_BAD_INPUT, "the inputs' shapes do not fit: %s %s %s expected, got %" PRId64 " and %" PRId64 "%s%s%.120s",
-                       ta, c->is_le ? "<=" : "==", tb, a, b, values, c->message ? ": " : "", rt_text(e, c->message));
+        return rt_fail(st, INFR_BAD_INPUT,
+                       "the inputs' shapes do not fit: %s %s %s expected, got %" PRId64
+                       " and %" PRId64 "%s%s%.120s",
+                       ta, c->is_le ? "<=" : "==", tb, a, b, values, c->message ? ": " : "",
+                       rt_text(e, c->message));
     }
     return INFR_OK;
 }
@@ -203,7 +232,8 @@ static int check_checks(const struct infr_engine *e, const struct rt_shape *shap
 
 #define LARGE (INT64_MAX / 4)
 
-static int place_buffers(const struct infr_engine *e, struct rt_shape *shape, struct infr_status *st)
+static int place_buffers(const struct infr_engine *e, struct rt_shape *shape,
+                         struct infr_status *st)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < e->n_bufs; i++) n += e->bufs[i].kind == INFR_BUF_ARENA;
@@ -218,7 +248,9 @@ static int place_buffers(const struct infr_engine *e, struct rt_shape *shape, st
     size_t k = 0;
     for (uint32_t i = 0; i < e->n_bufs; i++) {
         if (e->bufs[i].kind != INFR_BUF_ARENA) continue;
-        p[k++] = (struct infr_placement){.bytes = (uint64_t)shape->dim[e->bufs[i].bytes], .first = e->bufs[i].first, .last = e->bufs[i].last};
+        p[k++] = (struct infr_placement){.bytes = (uint64_t)shape->dim[e->bufs[i].bytes],
+                                         .first = e->bufs[i].first,
+                                         .last = e->bufs[i].last};
         shape->sum_bytes += p[k - 1].bytes;
     }
     shape->arena_bytes = infr_first_fit(p, n, order, order + n);
@@ -226,33 +258,41 @@ static int place_buffers(const struct infr_engine *e, struct rt_shape *shape, st
         if (e->bufs[i].kind == INFR_BUF_ARENA) shape->offset[i] = p[j++].offset;
     free(p);
     free(order);
-    if (shape->arena_bytes > (uint64_t)LARGE) return rt_fail(st, INFR_BAD_INPUT, "these input shapes need more memory than there can be");
+    if (shape->arena_bytes > (uint64_t)LARGE)
+        return rt_fail(st, INFR_BAD_INPUT, "these input shapes need more memory than there can be");
     return INFR_OK;
 }
 
-static int check_sizes(const struct infr_engine *e, const struct rt_shape *shape, struct infr_status *st)
+static int check_sizes(const struct infr_engine *e, const struct rt_shape *shape,
+                       struct infr_status *st)
 {
     uint64_t total = 0;
     for (uint32_t i = 0; i < e->n_bufs; i++) {
         const struct infr_buf *b = &e->bufs[i];
         int64_t bytes = shape->dim[b->bytes];
-        if (bytes < 0 || bytes > LARGE || (total += (uint64_t)bytes) > (uint64_t)LARGE) return fail_row(e, b->bytes, st);
+        if (bytes < 0 || bytes > LARGE || (total += (uint64_t)bytes) > (uint64_t)LARGE)
+            return fail_row(e, b->bytes, st);
         if (b->kind == INFR_BUF_CONST && (uint64_t)bytes > b->const_bytes)
-            return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: constant buffer %u is larger than its data", i);
+            return rt_fail(st, INFR_ENVIRONMENT,
+                           "the engine is damaged: constant buffer %u is larger than its data", i);
         if (b->kind != INFR_BUF_INPUT && b->kind != INFR_BUF_OUTPUT) continue;
-        const struct infr_io *io = b->kind == INFR_BUF_INPUT ? &e->inputs[b->io] : &e->outputs[b->io];
+        const struct infr_io *io =
+            b->kind == INFR_BUF_INPUT ? &e->inputs[b->io] : &e->outputs[b->io];
         int64_t dims[INFR_MAX_RANK];
         uint64_t want;
         for (uint32_t a = 0; a < io->rank; a++) dims[a] = shape->pool_dim[io->dims + a];
         if (!tensor_bytes(io->dtype, io->rank, dims, &want) || want != (uint64_t)bytes)
-            return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: buffer %u has not the size of '%.100s'", i, rt_text(e, io->name));
+            return rt_fail(st, INFR_ENVIRONMENT,
+                           "the engine is damaged: buffer %u has not the size of '%.100s'", i,
+                           rt_text(e, io->name));
     }
     for (uint32_t i = 0; i < e->n_args; i++) {
         const struct infr_arg *a = &e->args[i];
         if (a->offset == INFR_NONE) continue;
         int64_t offset = shape->dim[a->offset];
         if (offset < 0 || offset > shape->dim[e->bufs[a->buf].bytes])
-            return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: argument %u lies outside its buffer", i);
+            return rt_fail(st, INFR_ENVIRONMENT,
+                           "the engine is damaged: argument %u lies outside its buffer", i);
     }
     return INFR_OK;
 }
@@ -276,7 +316,8 @@ static int count_slices(const struct infr_engine *e, struct rt_shape *shape, str
 static int shape_alloc(const struct infr_engine *e, struct rt_shape *shape, struct infr_status *st)
 {
     size_t n_io = (size_t)e->n_inputs + e->n_outputs;
-    size_t words = (size_t)e->n_symbols + e->n_dims + e->n_pool_u32 + e->n_bufs + e->n_launches + e->n_args + n_io;
+    size_t words = (size_t)e->n_symbols + e->n_dims + e->n_pool_u32 + e->n_bufs + e->n_launches +
+                   e->n_args + n_io;
     int64_t *m = calloc(words + 1, sizeof *m);
     if (!m) return rt_fail_memory(st, "a shape", words * sizeof *m);
     shape->memory = m;
@@ -296,19 +337,24 @@ static int shape_fill(struct infr_session *s, struct rt_shape *shape, struct inf
     uint32_t bad;
     for (uint32_t k = 0; k < e->n_symbols; k++) shape->sym[k] = s->sym[k];
     if (!rt_dims_eval(e, shape->sym, shape->dim, &bad)) return fail_row(e, bad, st);
-    for (uint32_t i = 0; i < e->n_pool_u32; i++) shape->pool_dim[i] = e->pool_u32[i] < e->n_dims ? shape->dim[e->pool_u32[i]] : 0;
+    for (uint32_t i = 0; i < e->n_pool_u32; i++)
+        shape->pool_dim[i] = e->pool_u32[i] < e->n_dims ? shape->dim[e->pool_u32[i]] : 0;
     return INFR_OK;
 }
 
-static int check_outputs(const struct infr_engine *e, const struct rt_shape *shape, struct infr_status *st)
+static int check_outputs(const struct infr_engine *e, const struct rt_shape *shape,
+                         struct infr_status *st)
 {
     for (uint32_t i = 0; i < e->n_outputs; i++) {
         const struct infr_io *io = &e->outputs[i];
         int64_t dims[INFR_MAX_RANK];
         uint64_t bytes;
         for (uint32_t a = 0; a < io->rank; a++) dims[a] = shape->pool_dim[io->dims + a];
-        if (!tensor_bytes(io->dtype, io->rank, dims, &bytes) || bytes > (uint64_t)shape->dim[e->bufs[io->buf].bytes])
-            return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: output '%.100s' is larger than its buffer", rt_text(e, io->name));
+        if (!tensor_bytes(io->dtype, io->rank, dims, &bytes) ||
+            bytes > (uint64_t)shape->dim[e->bufs[io->buf].bytes])
+            return rt_fail(st, INFR_ENVIRONMENT,
+                           "the engine is damaged: output '%.100s' is larger than its buffer",
+                           rt_text(e, io->name));
     }
     return INFR_OK;
 }
@@ -337,7 +383,8 @@ static struct rt_shape *find_shape(struct infr_session *s, struct rt_shape **old
 }
 
 /* The shape of s->sym, new or kept. */
-static int get_shape(struct infr_session *s, const struct infr_tensor *inputs, struct rt_shape **out, struct infr_status *st)
+static int get_shape(struct infr_session *s, const struct infr_tensor *inputs,
+                     struct rt_shape **out, struct infr_status *st)
 {
     struct rt_shape *oldest, *x = find_shape(s, &oldest);
     bool known = x != NULL;
@@ -355,13 +402,15 @@ static int get_shape(struct infr_session *s, const struct infr_tensor *inputs, s
     return INFR_OK;
 }
 
-int rt_bind(struct infr_session *s, const struct infr_tensor *inputs, struct rt_shape **out_shape, struct infr_status *st)
+int rt_bind(struct infr_session *s, const struct infr_tensor *inputs, struct rt_shape **out_shape,
+            struct infr_status *st)
 {
     int code = bind_symbols(s, inputs, true, st);
     return code ? code : get_shape(s, inputs, out_shape, st);
 }
 
-static void fill_tensor(const struct infr_io *io, const struct rt_shape *shape, struct infr_tensor *t)
+static void fill_tensor(const struct infr_io *io, const struct rt_shape *shape,
+                        struct infr_tensor *t)
 {
     t->dtype = io->dtype;
     t->rank = io->rank;
@@ -369,34 +418,40 @@ static void fill_tensor(const struct infr_io *io, const struct rt_shape *shape, 
     tensor_bytes(io->dtype, io->rank, t->dims, &t->bytes);
 }
 
-int infr_session_shapes(struct infr_session *s, const struct infr_tensor *inputs, struct infr_tensor *out_outputs, struct infr_status *st)
+int infr_session_shapes(struct infr_session *s, const struct infr_tensor *inputs,
+                        struct infr_tensor *out_outputs, struct infr_status *st)
 {
     struct rt_shape *shape;
     if (st) *st = (struct infr_status){0};
     int code = bind_symbols(s, inputs, false, st);
     if (!code) code = get_shape(s, inputs, &shape, st);
-    for (uint32_t i = 0; !code && i < s->e->n_outputs; i++) fill_tensor(&s->e->outputs[i], shape, &out_outputs[i]);
+    for (uint32_t i = 0; !code && i < s->e->n_outputs; i++)
+        fill_tensor(&s->e->outputs[i], shape, &out_outputs[i]);
     return code;
 }
 
-int rt_input_shapes(struct infr_session *s, const int64_t *sym, struct infr_tensor *inputs, struct infr_status *st)
+int rt_input_shapes(struct infr_session *s, const int64_t *sym, struct infr_tensor *inputs,
+                    struct infr_status *st)
 {
     const struct infr_engine *e = s->e;
     struct rt_shape *shape;
     for (uint32_t k = 0; k < e->n_symbols; k++) {
         const struct infr_symbol *y = &e->symbols[k];
         if (sym[k] < y->lo || sym[k] > y->hi)
-            return rt_fail(st, INFR_BAD_INPUT, "'%.100s' cannot be %" PRId64 ": its range is %" PRId64 " to %" PRId64, rt_text(e, y->name),
-                           sym[k], y->lo, y->hi);
+            return rt_fail(st, INFR_BAD_INPUT,
+                           "'%.100s' cannot be %" PRId64 ": its range is %" PRId64 " to %" PRId64,
+                           rt_text(e, y->name), sym[k], y->lo, y->hi);
         s->sym[k] = sym[k];
     }
     int code = get_shape(s, NULL, &shape, st);
     for (uint32_t i = 0; !code && i < e->n_inputs; i++) {
         int64_t dims[INFR_MAX_RANK];
-        for (uint32_t a = 0; a < e->inputs[i].rank; a++) dims[a] = shape->pool_dim[e->inputs[i].dims + a];
+        for (uint32_t a = 0; a < e->inputs[i].rank; a++)
+            dims[a] = shape->pool_dim[e->inputs[i].dims + a];
         uint64_t bytes;
         if (!tensor_bytes(e->inputs[i].dtype, e->inputs[i].rank, dims, &bytes))
-            return rt_fail(st, INFR_BAD_INPUT, "input '%.100s' would have impossible dims", rt_text(e, e->inputs[i].name));
+            return rt_fail(st, INFR_BAD_INPUT, "input '%.100s' would have impossible dims",
+                           rt_text(e, e->inputs[i].name));
         fill_tensor(&e->inputs[i], shape, &inputs[i]);
     }
     return code;

@@ -54,11 +54,12 @@ int cli_open(struct cli *c, struct cli_engine *x);
 void cli_close(struct cli_engine *x);
 
 /*
- * Reads the files of --input and, with --random, makes the missing inputs; prints what is wrong. make_missing: missing inputs
- * are made even without --random.
+ * Reads the files of --input and, with --random, makes the missing inputs; prints what is wrong.
+ * make_missing: missing inputs are made even without --random.
  */
 int cli_load_inputs(struct cli *c, struct cli_engine *x, bool make_missing);
-/* Are the --output arguments right? Asked before the run, so that a slip does not cost one. Prints what is wrong. */
+/* Are the --output arguments right? Asked before the run, so that a slip does not cost one. Prints
+ * what is wrong. */
 int cli_check_outputs(const struct cli *c, const struct infr_engine *e);
 /* Writes the files of --output; without any, or with --print, the outputs are printed. */
 int cli_store_outputs(struct cli *c, struct cli_engine *x);
@@ -76,7 +77,8 @@ struct json {
     bool comma;
 };
 
-void json_open(struct json *j, const char *key, char bracket); /* key NULL: an element of an array, or the root */
+void json_open(struct json *j, const char *key,
+               char bracket); /* key NULL: an element of an array, or the root */
 void json_close(struct json *j, char bracket);
 void json_string(struct json *j, const char *key, const char *value);
 void json_int(struct json *j, const char *key, int64_t value);

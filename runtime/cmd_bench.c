@@ -49,7 +49,9 @@ static int measure(struct cli *c, struct cli_engine *x, struct times *t)
     t->ms = malloc(most * sizeof *t->ms);
     if (!t->ms) return INFR_ENVIRONMENT;
     double warm = now();
-    for (int i = 0; !code && (i < WARM_UP_RUNS || now() - warm < (c->repeat_given ? 0 : c->seconds / 10)); i++) code = one_run(x);
+    for (int i = 0;
+         !code && (i < WARM_UP_RUNS || now() - warm < (c->repeat_given ? 0 : c->seconds / 10)); i++)
+        code = one_run(x);
     double start = now();
     while (!code && t->n < most && (c->repeat_given || !t->n || now() - start < c->seconds)) {
         double a = now();
@@ -71,7 +73,8 @@ static void inputs_text(const struct cli_engine *x, char *out, size_t cap)
         char text[128];
         if (!x->in[i].data) continue;
         rt_tensor_text(x->in[i].dtype, x->in[i].rank, x->in[i].dims, text, sizeof text);
-        n += (size_t)snprintf(out + n, cap - n, "%s%s %s", n ? ", " : "", rt_text(x->e, x->e->inputs[i].name), text);
+        n += (size_t)snprintf(out + n, cap - n, "%s%s %s", n ? ", " : "",
+                              rt_text(x->e, x->e->inputs[i].name), text);
     }
 }
 
@@ -85,9 +88,10 @@ static void report(struct cli *c, const struct cli_engine *x, const struct times
     struct json j = {.f = stdout};
     inputs_text(x, inputs, sizeof inputs);
     if (!c->json) {
-        printf("%s: %s, %u threads, %zu runs\ninputs: %s\n", rt_text(x->e, x->e->h.model_name), infr_engine_isa(x->e),
-               infr_engine_threads(x->e), t->n, inputs);
-        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) printf("%-5s %10.4f ms\n", rows[i].name, percentile(t->ms, t->n, rows[i].p));
+        printf("%s: %s, %u threads, %zu runs\ninputs: %s\n", rt_text(x->e, x->e->h.model_name),
+               infr_engine_isa(x->e), infr_engine_threads(x->e), t->n, inputs);
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            printf("%-5s %10.4f ms\n", rows[i].name, percentile(t->ms, t->n, rows[i].p));
         printf("mean  %10.4f ms\n%.1f runs a second\n", t->mean, (double)t->n / t->total_s);
         return;
     }
@@ -98,7 +102,8 @@ static void report(struct cli *c, const struct cli_engine *x, const struct times
     json_string(&j, "inputs", inputs);
     json_int(&j, "runs", (int64_t)t->n);
     json_open(&j, "latency_ms", '{');
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) json_number(&j, rows[i].name, percentile(t->ms, t->n, rows[i].p));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        json_number(&j, rows[i].name, percentile(t->ms, t->n, rows[i].p));
     json_number(&j, "mean", t->mean);
     json_close(&j, '}');
     json_number(&j, "runs_per_second", (double)t->n / t->total_s);

@@ -95,7 +95,8 @@ static void print_ios(const struct infr_engine *e, bool output)
         if (output) infr_engine_output(e, i, &io);
         else infr_engine_input(e, i, &io);
         cli_io_text(&io, text, sizeof text);
-        printf("%-9s %s  %s%s\n", output ? "output" : "input", io.name, text, io.optional ? "  (optional)" : "");
+        printf("%-9s %s  %s%s\n", output ? "output" : "input", io.name, text,
+               io.optional ? "  (optional)" : "");
     }
 }
 
@@ -110,7 +111,8 @@ static void print_levels(const char *what, unsigned mask)
 static void print_text(const struct infr_engine *e)
 {
     printf("model     %s\n", rt_text(e, e->h.model_name));
-    printf("compiler  %s, plan format %u.%u\n", rt_text(e, e->h.compiler_version), e->h.major, e->h.minor);
+    printf("compiler  %s, plan format %u.%u\n", rt_text(e, e->h.compiler_version), e->h.major,
+           e->h.minor);
     print_ios(e, false);
     print_ios(e, true);
     for (uint32_t k = 0; k < e->n_symbols; k++) {
@@ -123,10 +125,13 @@ static void print_text(const struct infr_engine *e)
     print_levels("levels", e->h.isa_mask);
     print_levels("this CPU", e->cpu_levels);
     printf("runs at   %s with %u threads\n", infr_engine_isa(e), infr_engine_threads(e));
-    printf("sizes     plan %" PRIu64 " bytes, weights %" PRIu64 " bytes\n", e->blob_bytes, e->weights_bytes);
-    printf("plan      %u launches of %u kernels, %u buffers, %u golden vectors\n", e->n_launches, e->n_kernels, e->n_bufs, e->n_goldens);
+    printf("sizes     plan %" PRIu64 " bytes, weights %" PRIu64 " bytes\n", e->blob_bytes,
+           e->weights_bytes);
+    printf("plan      %u launches of %u kernels, %u buffers, %u golden vectors\n", e->n_launches,
+           e->n_kernels, e->n_bufs, e->n_goldens);
     for (uint32_t i = 0; i < e->n_kernels; i++)
-        printf("kernel    %-48s %s\n", rt_text(e, e->kernels[i].symbol), rt_isa_name(e->kernel_isa[i]));
+        printf("kernel    %-48s %s\n", rt_text(e, e->kernels[i].symbol),
+               rt_isa_name(e->kernel_isa[i]));
 }
 
 int cmd_info(struct cli *c)

@@ -85,17 +85,20 @@ static const struct rt_shape *last_shape(const struct infr_session *s)
     return last;
 }
 
-static void print_row(const struct cli_engine *x, const struct row *r, uint64_t sum, double us, double gflops, double gbytes)
+static void print_row(const struct cli_engine *x, const struct row *r, uint64_t sum, double us,
+                      double gflops, double gbytes)
 {
     const struct infr_launch *l = &x->e->launches[r->launch];
     char flops[24] = "-", bytes[24] = "-";
     if (gflops >= 0) snprintf(flops, sizeof flops, "%.1f", gflops);
     if (gbytes >= 0) snprintf(bytes, sizeof bytes, "%.1f", gbytes);
-    printf("%5.1f%% %10.1f %9s %9s  %-28s %-16s %s\n", sum ? 100.0 * (double)r->ns / (double)sum : 0, us, flops, bytes, rt_text(x->e, l->name),
+    printf("%5.1f%% %10.1f %9s %9s  %-28s %-16s %s\n",
+           sum ? 100.0 * (double)r->ns / (double)sum : 0, us, flops, bytes, rt_text(x->e, l->name),
            l->schedule ? rt_text(x->e, l->schedule) : "generic", rt_text(x->e, l->loc));
 }
 
-static void json_row(struct json *j, const struct cli_engine *x, const struct row *r, uint64_t sum, double us, double flops, double bytes)
+static void json_row(struct json *j, const struct cli_engine *x, const struct row *r, uint64_t sum,
+                     double us, double flops, double bytes)
 {
     const struct infr_launch *l = &x->e->launches[r->launch];
     json_open(j, NULL, '{');
@@ -135,17 +138,23 @@ static void report(struct cli *c, struct cli_engine *x, struct row *rows, long r
         json_int(&j, "arena_sum_bytes", (int64_t)shape->sum_bytes);
         json_open(&j, "launches", '[');
     } else {
-        printf("%s: %s, %u threads, %ld runs of %.1f us; arena %llu bytes (sum of all buffers %llu)\n", rt_text(x->e, x->e->h.model_name),
-               infr_engine_isa(x->e), infr_engine_threads(x->e), runs, run_us, (unsigned long long)shape->arena_bytes,
-               (unsigned long long)shape->sum_bytes);
-        printf("%6s %10s %9s %9s  %-28s %-16s %s\n", "share", "us/call", "GFLOP/s", "GB/s", "launch", "schedule", "nodes");
+        printf(
+            "%s: %s, %u threads, %ld runs of %.1f us; arena %llu bytes (sum of all buffers %llu)\n",
+            rt_text(x->e, x->e->h.model_name), infr_engine_isa(x->e), infr_engine_threads(x->e),
+            runs, run_us, (unsigned long long)shape->arena_bytes,
+            (unsigned long long)shape->sum_bytes);
+        printf("%6s %10s %9s %9s  %-28s %-16s %s\n", "share", "us/call", "GFLOP/s", "GB/s",
+               "launch", "schedule", "nodes");
     }
     for (uint32_t i = 0; i < x->e->n_launches; i++) {
         const struct infr_launch *l = &x->e->launches[rows[i].launch];
         uint32_t calls = p->calls[rows[i].launch];
-        double us = calls ? 1e-3 * (double)rows[i].ns / calls : 0, flops = work_of(x, shape, l->flops), bytes = work_of(x, shape, l->bytes);
+        double us = calls ? 1e-3 * (double)rows[i].ns / calls : 0,
+               flops = work_of(x, shape, l->flops), bytes = work_of(x, shape, l->bytes);
         if (c->json) json_row(&j, x, &rows[i], sum, us, flops, bytes);
-        else if (calls) print_row(x, &rows[i], sum, us, us > 0 ? flops / us / 1e3 : -1, us > 0 ? bytes / us / 1e3 : -1);
+        else if (calls)
+            print_row(x, &rows[i], sum, us, us > 0 ? flops / us / 1e3 : -1,
+                      us > 0 ? bytes / us / 1e3 : -1);
     }
     if (!c->json) return;
     json_close(&j, ']');

@@ -17,13 +17,15 @@ static int run_all(struct cli *c, struct cli_engine *x)
     double best = 0, start = now();
     for (long i = 0; i < c->repeat; i++) {
         double t = now();
-        for (uint32_t o = 0; o < x->e->n_outputs; o++) x->out[o].data = NULL; /* the session's memory */
+        for (uint32_t o = 0; o < x->e->n_outputs; o++)
+            x->out[o].data = NULL; /* the session's memory */
         if (infr_session_run(x->s, x->in, x->out, &st)) return cli_error(&st);
         t = now() - t;
         if (!i || t < best) best = t;
     }
     if (c->repeat_given)
-        fprintf(stderr, "%ld runs, %.3f ms each, the fastest %.3f ms\n", c->repeat, 1e3 * (now() - start) / (double)c->repeat, 1e3 * best);
+        fprintf(stderr, "%ld runs, %.3f ms each, the fastest %.3f ms\n", c->repeat,
+                1e3 * (now() - start) / (double)c->repeat, 1e3 * best);
     return cli_store_outputs(c, x);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The golden vectors: inputs are made from a seed, outputs compared with what the compiler's evaluator computed. A test
- * passes when max|difference| over the kept elements is at most tolerance * scale of the output.
+ * The golden vectors: inputs are made from a seed, outputs compared with what the compiler's
+ * evaluator computed. A test passes when max|difference| over the kept elements is at most
+ * tolerance * scale of the output.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -25,7 +26,8 @@ static double difference(double got, double want)
     return isfinite(d) ? d : INFINITY;
 }
 
-static double output_error(const struct infr_engine *e, const struct infr_golden_output *g, const struct infr_tensor *t)
+static double output_error(const struct infr_engine *e, const struct infr_golden_output *g,
+                           const struct infr_tensor *t)
 {
     double worst = 0;
     if (rt_tensor_elems(t) != g->elems) return INFINITY;
@@ -66,11 +68,13 @@ static int run_golden(struct cli_engine *x, uint32_t i, struct outcome *out, str
     return code;
 }
 
-static void report(struct cli *c, struct json *j, const char *level, uint32_t i, const struct outcome *o)
+static void report(struct cli *c, struct json *j, const char *level, uint32_t i,
+                   const struct outcome *o)
 {
     bool ok = o->error <= o->tolerance;
     if (!c->json) {
-        printf("%-4s  %-5s golden %u: error %.3g, tolerance %.3g\n", ok ? "ok" : "FAIL", level, i, o->error, o->tolerance);
+        printf("%-4s  %-5s golden %u: error %.3g, tolerance %.3g\n", ok ? "ok" : "FAIL", level, i,
+               o->error, o->tolerance);
         return;
     }
     json_open(j, NULL, '{');
@@ -133,7 +137,9 @@ int cmd_selftest(struct cli *c)
         json_bool(&j, "weights_ok", weights_ok);
         json_open(&j, "goldens", '[');
     } else {
-        if (want) printf("%-4s  weights: hash %016" PRIx64 ", expected %016" PRIx64 "\n", weights_ok ? "ok" : "FAIL", hash, want);
+        if (want)
+            printf("%-4s  weights: hash %016" PRIx64 ", expected %016" PRIx64 "\n",
+                   weights_ok ? "ok" : "FAIL", hash, want);
         if (!n_goldens) puts("this engine has no golden vectors");
     }
     code = test_levels(c, &j, levels, &all_ok);

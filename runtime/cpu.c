@@ -17,7 +17,10 @@
 
 static const char *const isa_names[INFR_ISA_COUNT] = {"v2", "v3", "v4", "vnni", "amx"};
 
-const char *rt_isa_name(int isa) { return isa >= 0 && isa < INFR_ISA_COUNT ? isa_names[isa] : "none"; }
+const char *rt_isa_name(int isa)
+{
+    return isa >= 0 && isa < INFR_ISA_COUNT ? isa_names[isa] : "none";
+}
 
 int rt_isa_find(const char *name)
 {
@@ -39,10 +42,14 @@ static const struct level_need {
     unsigned bits[N_WORDS];
 } needs[INFR_ISA_COUNT] = {
     /* sse3 ssse3 cx16 sse4.1 sse4.2 popcnt; lahf */
-    [INFR_ISA_V2] = {0, {[LEAF1_C] = BIT(0) | BIT(9) | BIT(13) | BIT(19) | BIT(20) | BIT(23), [EXT1_C] = BIT(0)}},
+    [INFR_ISA_V2] =
+        {0,
+         {[LEAF1_C] = BIT(0) | BIT(9) | BIT(13) | BIT(19) | BIT(20) | BIT(23), [EXT1_C] = BIT(0)}},
     /* fma movbe osxsave avx f16c; bmi1 avx2 bmi2; lzcnt */
-    [INFR_ISA_V3] = {XCR0_YMM, {[LEAF1_C] = BIT(12) | BIT(22) | BIT(27) | BIT(28) | BIT(29),
-                                [LEAF7_B] = BIT(3) | BIT(5) | BIT(8), [EXT1_C] = BIT(5)}},
+    [INFR_ISA_V3] = {XCR0_YMM,
+                     {[LEAF1_C] = BIT(12) | BIT(22) | BIT(27) | BIT(28) | BIT(29),
+                      [LEAF7_B] = BIT(3) | BIT(5) | BIT(8),
+                      [EXT1_C] = BIT(5)}},
     /* avx512 f dq cd bw vl */
     [INFR_ISA_V4] = {XCR0_ZMM, {[LEAF7_B] = BIT(16) | BIT(17) | BIT(28) | BIT(30) | BIT(31)}},
     /* avx512 vnni, bf16 */
@@ -71,7 +78,8 @@ unsigned rt_cpu_levels(void)
     unsigned levels = 0;
     for (int l = 0; l < INFR_ISA_COUNT; l++) {
         bool ok = (xcr0 & needs[l].xcr0) == needs[l].xcr0;
-        for (int w = 0; w < N_WORDS; w++) ok = ok && (have[w] & needs[l].bits[w]) == needs[l].bits[w];
+        for (int w = 0; w < N_WORDS; w++)
+            ok = ok && (have[w] & needs[l].bits[w]) == needs[l].bits[w];
         if (!ok) break; /* levels are nested */
         levels |= 1u << l;
     }
@@ -117,7 +125,8 @@ static long quota_of(const char *root, const char *dir, bool v2)
     if (!read_small(path, text, sizeof text)) return 1L << 30;
     long quota = strtol(text, NULL, 10);
     snprintf(path, sizeof path, "%s%s/cpu.cfs_period_us", root, dir);
-    return read_small(path, text, sizeof text) ? quota_cpus(quota, strtol(text, NULL, 10)) : 1L << 30;
+    return read_small(path, text, sizeof text) ? quota_cpus(quota, strtol(text, NULL, 10))
+                                               : 1L << 30;
 }
 
 /* A group is bound by its own quota and by those of all groups above it. */
@@ -150,7 +159,8 @@ static long cgroup_cpus(void)
     long least = 1L << 30;
     if (!read_small("/proc/self/cgroup", text, sizeof text)) return least;
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char *list = strchr(line, ':'), *dir = list ? strchr(list + 1, ':') : NULL; /* "4:cpu,cpuacct:/path" */
+        char *list = strchr(line, ':'),
+             *dir = list ? strchr(list + 1, ':') : NULL; /* "4:cpu,cpuacct:/path" */
         if (!dir || strlen(dir) > 256) continue;
         *dir++ = 0;
         list++;

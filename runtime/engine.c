@@ -28,7 +28,8 @@ static void level_names(unsigned mask, char *out, size_t out_bytes)
     size_t n = 0;
     out[0] = 0;
     for (int i = 0; i < INFR_ISA_COUNT && n < out_bytes; i++)
-        if (mask >> i & 1) n += (size_t)snprintf(out + n, out_bytes - n, n ? " %s" : "%s", rt_isa_name(i));
+        if (mask >> i & 1)
+            n += (size_t)snprintf(out + n, out_bytes - n, n ? " %s" : "%s", rt_isa_name(i));
 }
 
 static int choose_level(struct infr_engine *e, const char *forced, struct infr_status *st)
@@ -40,37 +41,49 @@ static int choose_level(struct infr_engine *e, const char *forced, struct infr_s
     unsigned usable = e->h.isa_mask & e->cpu_levels & ((1u << INFR_ISA_COUNT) - 1);
     if (forced) {
         int isa = rt_isa_find(forced);
-        if (isa < 0) return rt_fail(st, INFR_BAD_INPUT, "no instruction level '%.32s'; there are v2, v3, v4, vnni and amx", forced);
+        if (isa < 0)
+            return rt_fail(st, INFR_BAD_INPUT,
+                           "no instruction level '%.32s'; there are v2, v3, v4, vnni and amx",
+                           forced);
         if (!(e->h.isa_mask >> isa & 1))
-            return rt_fail(st, INFR_BAD_INPUT, "this engine has no code for level %s; it has %s", rt_isa_name(isa), has);
+            return rt_fail(st, INFR_BAD_INPUT, "this engine has no code for level %s; it has %s",
+                           rt_isa_name(isa), has);
         usable &= 1u << isa;
         if (!usable)
-            return rt_fail(st, INFR_ENVIRONMENT, "this CPU has no level %s; it has %s", rt_isa_name(isa), *cpu ? cpu : "none");
+            return rt_fail(st, INFR_ENVIRONMENT, "this CPU has no level %s; it has %s",
+                           rt_isa_name(isa), *cpu ? cpu : "none");
     }
     for (;;) {
         if (!usable)
-            return rt_fail(st, INFR_ENVIRONMENT, "this CPU has levels: %s; the engine has code for: %s", *cpu ? cpu : "none", has);
+            return rt_fail(st, INFR_ENVIRONMENT,
+                           "this CPU has levels: %s; the engine has code for: %s",
+                           *cpu ? cpu : "none", has);
         e->isa = 31 - __builtin_clz(usable);
         if (e->isa != INFR_ISA_AMX) return INFR_OK;
         int err = rt_cpu_allow_amx();
         if (!err) return INFR_OK;
-        if (forced) return rt_fail(st, INFR_ENVIRONMENT, "the operating system refuses AMX: %s", strerror(err));
+        if (forced)
+            return rt_fail(st, INFR_ENVIRONMENT, "the operating system refuses AMX: %s",
+                           strerror(err));
         usable &= ~(1u << INFR_ISA_AMX);
     }
 }
 
 /* A kernel may lack the chosen level; it then runs at the next lower one that it has. */
-static int choose_kernels(struct infr_engine *e, infr_kernel_fn *const *table, struct infr_status *st)
+static int choose_kernels(struct infr_engine *e, infr_kernel_fn *const *table,
+                          struct infr_status *st)
 {
     e->kernel_fn = calloc(e->n_kernels + 1, sizeof *e->kernel_fn);
     e->kernel_isa = calloc(e->n_kernels + 1, 1);
-    if (!e->kernel_fn || !e->kernel_isa) return rt_fail_memory(st, "the kernels", e->n_kernels * sizeof *e->kernel_fn);
+    if (!e->kernel_fn || !e->kernel_isa)
+        return rt_fail_memory(st, "the kernels", e->n_kernels * sizeof *e->kernel_fn);
     for (uint32_t k = 0; k < e->n_kernels; k++) {
         int isa = e->isa;
         while (isa >= 0 && !(e->kernels[k].isa_mask >> isa & 1)) isa--;
         infr_kernel_fn *fn = isa >= 0 ? table[(size_t)k * INFR_ISA_COUNT + (size_t)isa] : NULL;
         if (!fn)
-            return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: kernel %.200s has no code for level %s",
+            return rt_fail(st, INFR_ENVIRONMENT,
+                           "the engine is damaged: kernel %.200s has no code for level %s",
                            rt_text(e, e->kernels[k].symbol), rt_isa_name(e->isa));
         e->kernel_fn[k] = fn;
         e->kernel_isa[k] = (unsigned char)isa;
@@ -80,13 +93,16 @@ static int choose_kernels(struct infr_engine *e, infr_kernel_fn *const *table, s
 
 /* ---- opening ---- */
 
-static int open_steps(struct infr_engine *e, const struct infr_image *image, const struct infr_options *opt, struct infr_status *st)
+static int open_steps(struct infr_engine *e, const struct infr_image *image,
+                      const struct infr_options *opt, struct infr_status *st)
 {
     int code = rt_plan_load(e, image->plan, image->plan_bytes, st);
     if (code) return code;
     if (e->h.weights_bytes > image->weights_bytes)
-        return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: its plan needs %llu bytes of weights, there are %llu",
-                       (unsigned long long)e->h.weights_bytes, (unsigned long long)image->weights_bytes);
+        return rt_fail(
+            st, INFR_ENVIRONMENT,
+            "the engine is damaged: its plan needs %llu bytes of weights, there are %llu",
+            (unsigned long long)e->h.weights_bytes, (unsigned long long)image->weights_bytes);
     e->weights = image->weights;
     e->weights_bytes = e->h.weights_bytes;
     if ((code = rt_plan_validate(e, st))) return code;
@@ -95,11 +111,12 @@ static int open_steps(struct infr_engine *e, const struct infr_image *image, con
     size_t scratch = 0;
     for (uint32_t k = 0; k < e->n_kernels; k++)
         if (e->kernels[k].scratch_bytes > scratch) scratch = e->kernels[k].scratch_bytes;
-    return rt_pool_create(opt->threads ? opt->threads : rt_cpu_count(), opt->threads != 0, scratch, &e->pool, st);
+    return rt_pool_create(opt->threads ? opt->threads : rt_cpu_count(), opt->threads != 0, scratch,
+                          &e->pool, st);
 }
 
-int infr_engine_open(const struct infr_image *image, const struct infr_options *options, struct infr_engine **out_engine,
-                     struct infr_status *status)
+int infr_engine_open(const struct infr_image *image, const struct infr_options *options,
+                     struct infr_engine **out_engine, struct infr_status *status)
 {
     static const struct infr_options defaults;
     if (status) *status = (struct infr_status){0};
@@ -129,7 +146,10 @@ void infr_engine_close(struct infr_engine *e)
 
 uint32_t infr_engine_inputs(const struct infr_engine *e) { return e->n_inputs; }
 uint32_t infr_engine_outputs(const struct infr_engine *e) { return e->n_outputs; }
-uint32_t infr_engine_threads(const struct infr_engine *e) { return (uint32_t)rt_pool_size(e->pool); }
+uint32_t infr_engine_threads(const struct infr_engine *e)
+{
+    return (uint32_t)rt_pool_size(e->pool);
+}
 const char *infr_engine_isa(const struct infr_engine *e) { return rt_isa_name(e->isa); }
 
 struct text {
@@ -149,10 +169,15 @@ static void put(struct text *t, const char *s)
     t->n += len;
 }
 
-/* Expressions share rows, so that their text may be exponential: it stops as soon as the buffer is full. */
-static void put_dim(struct text *t, const struct infr_engine *e, uint32_t row, int depth, bool nested)
+/* Expressions share rows, so that their text may be exponential: it stops as soon as the buffer is
+ * full. */
+static void put_dim(struct text *t, const struct infr_engine *e, uint32_t row, int depth,
+                    bool nested)
 {
-    static const char *const infix[] = {[INFR_DIM_ADD] = " + ", [INFR_DIM_MUL] = "*", [INFR_DIM_FLOORDIV] = "//", [INFR_DIM_MOD] = "%"};
+    static const char *const infix[] = {[INFR_DIM_ADD] = " + ",
+                                        [INFR_DIM_MUL] = "*",
+                                        [INFR_DIM_FLOORDIV] = "//",
+                                        [INFR_DIM_MOD] = "%"};
     const struct infr_dim *d = &e->dims[row];
     char number[32];
     if (t->cut || depth > 24) {
@@ -197,9 +222,19 @@ void rt_dim_info(const struct infr_engine *e, uint32_t row, struct infr_dim_info
 
 static void io_info(const struct infr_engine *e, const struct infr_io *io, struct infr_io_info *out)
 {
-    *out = (struct infr_io_info){.name = rt_text(e, io->name), .dtype = io->dtype, .rank = io->rank, .optional = io->optional};
-    for (uint32_t i = 0; i < io->rank; i++) rt_dim_info(e, e->pool_u32[io->dims + i], &out->dims[i]);
+    *out = (struct infr_io_info){.name = rt_text(e, io->name),
+                                 .dtype = io->dtype,
+                                 .rank = io->rank,
+                                 .optional = io->optional};
+    for (uint32_t i = 0; i < io->rank; i++)
+        rt_dim_info(e, e->pool_u32[io->dims + i], &out->dims[i]);
 }
 
-void infr_engine_input(const struct infr_engine *e, uint32_t index, struct infr_io_info *out) { io_info(e, &e->inputs[index], out); }
-void infr_engine_output(const struct infr_engine *e, uint32_t index, struct infr_io_info *out) { io_info(e, &e->outputs[index], out); }
+void infr_engine_input(const struct infr_engine *e, uint32_t index, struct infr_io_info *out)
+{
+    io_info(e, &e->inputs[index], out);
+}
+void infr_engine_output(const struct infr_engine *e, uint32_t index, struct infr_io_info *out)
+{
+    io_info(e, &e->outputs[index], out);
+}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* An open engine: the plan's tables after validation. Everything here is read-only once infr_engine_open has returned. */
+/* An open engine: the plan's tables after validation. Everything here is read-only once
+ * infr_engine_open has returned. */
 #ifndef INFC_RUNTIME_ENGINE_H
 #define INFC_RUNTIME_ENGINE_H
 
@@ -43,18 +44,26 @@ struct infr_engine {
 
     int isa;                   /* chosen level */
     unsigned cpu_levels;       /* bits */
-    infr_kernel_fn **kernel_fn; /* a kernel: its code at the chosen level, or at the highest level below that has some */
+    infr_kernel_fn **kernel_fn; /* a kernel: its code at the chosen level, or at the highest level
+                                   below that has some */
     unsigned char *kernel_isa; /* a kernel: that level */
     struct rt_pool *pool;
 };
 
 /* NULL for "none". Only for offsets that were validated. */
-static inline const char *rt_str(const struct infr_engine *e, infr_str s) { return s ? (const char *)e->blob + s : NULL; }
+static inline const char *rt_str(const struct infr_engine *e, infr_str s)
+{
+    return s ? (const char *)e->blob + s : NULL;
+}
 /* "" for "none". */
-static inline const char *rt_text(const struct infr_engine *e, infr_str s) { return s ? (const char *)e->blob + s : ""; }
+static inline const char *rt_text(const struct infr_engine *e, infr_str s)
+{
+    return s ? (const char *)e->blob + s : "";
+}
 
 /* Copies the header and finds the tables. */
-int rt_plan_load(struct infr_engine *e, const void *plan, uint64_t plan_bytes, struct infr_status *st);
+int rt_plan_load(struct infr_engine *e, const void *plan, uint64_t plan_bytes,
+                 struct infr_status *st);
 /* Checks every number in them. Needs weights_bytes; reads no weights. */
 int rt_plan_validate(const struct infr_engine *e, struct infr_status *st);
 

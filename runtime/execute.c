@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk over the plan. Every worker makes the same walk and takes its own slices of each launch, so that all decisions
- * (which branch, whether there is a barrier, whether to stop) must come out the same in each: they depend on the shape alone, or
- * are taken by the last worker to arrive at a barrier and read by the others behind it.
+ * The walk over the plan. Every worker makes the same walk and takes its own slices of each launch,
+ * so that all decisions (which branch, whether there is a barrier, whether to stop) must come out
+ * the same in each: they depend on the shape alone, or are taken by the last worker to arrive at a
+ * barrier and read by the others behind it.
  *
- * Launches of one slice are worker 0's. A barrier between two such launches, with nothing but such launches since the last
- * barrier, keeps nobody from anything: it is put off until a launch has work for others. Chains of small launches thus
- * cost no barrier at all.
+ * Launches of one slice are worker 0's. A barrier between two such launches, with nothing but such
+ * launches since the last barrier, keeps nobody from anything: it is put off until a launch has
+ * work for others. Chains of small launches thus cost no barrier at all.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -144,7 +145,8 @@ static void run_block(struct walk *w, uint32_t block)
 static void run_worker(void *ctx, int worker, int n_workers)
 {
     struct job *j = ctx;
-    struct walk w = {.job = j, .worker = worker, .n_workers = n_workers, .alone = true, .timed = INFR_NONE};
+    struct walk w = {
+        .job = j, .worker = worker, .n_workers = n_workers, .alone = true, .timed = INFR_NONE};
     run_block(&w, j->e->h.entry_block);
     if (j->profile) {
         if (!w.stopped) meet(&w, NULL);
@@ -153,11 +155,13 @@ static void run_worker(void *ctx, int worker, int n_workers)
 }
 
 /* Every `if` reads a byte. */
-static int check_conditions(const struct infr_engine *e, const struct rt_shape *shape, struct infr_status *st)
+static int check_conditions(const struct infr_engine *e, const struct rt_shape *shape,
+                            struct infr_status *st)
 {
     for (uint32_t i = 0; i < e->n_steps; i++)
         if (e->steps[i].kind == INFR_STEP_IF && shape->dim[e->bufs[e->steps[i].a].bytes] < 1)
-            return rt_fail(st, INFR_BAD_INPUT, "the condition of an If has no element at these shapes");
+            return rt_fail(st, INFR_BAD_INPUT,
+                           "the condition of an If has no element at these shapes");
     return INFR_OK;
 }
 
@@ -169,7 +173,8 @@ int rt_execute(struct infr_session *s, struct rt_shape *shape, struct infr_statu
     if (code) return code;
     if (n_workers > shape->max_workers) n_workers = shape->max_workers;
     if (n_workers > 1)
-        for (uint32_t i = 0; i < e->n_launches; i++) atomic_store_explicit(&s->counters[i].next, 0, memory_order_relaxed);
+        for (uint32_t i = 0; i < e->n_launches; i++)
+            atomic_store_explicit(&s->counters[i].next, 0, memory_order_relaxed);
     uint64_t start = s->profile ? now_ns() : 0;
     rt_pool_run(e->pool, n_workers, run_worker, &j);
     if (s->profile) s->profile->total_ns += now_ns() - start;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Raw deflate, RFC 1951, from memory to memory. Small rather than fast: it reads what numpy.savez_compressed writes. */
+/* Raw deflate, RFC 1951, from memory to memory. Small rather than fast: it reads what
+ * numpy.savez_compressed writes. */
 #include <string.h>
 
 #include "runtime/io.h"
@@ -35,7 +36,8 @@ struct code {
     uint16_t symbol[MAX_SYMBOLS];
 };
 
-/* False when the lengths fit no code; an incomplete code is allowed only for one symbol (RFC 1951, 3.2.7). */
+/* False when the lengths fit no code; an incomplete code is allowed only for one symbol (RFC
+ * 1951, 3.2.7). */
 static bool code_init(struct code *c, const unsigned char *lengths, int n)
 {
     uint16_t at[MAX_BITS + 2] = {0};
@@ -80,20 +82,25 @@ static bool stored(struct bits *b, struct sink *out)
     if (b->end - b->p < 4) return false;
     size_t len = b->p[0] | (size_t)b->p[1] << 8, check = b->p[2] | (size_t)b->p[3] << 8;
     b->p += 4;
-    if (len != (check ^ 0xffff) || len > (size_t)(b->end - b->p) || len > out->cap - out->n) return false;
+    if (len != (check ^ 0xffff) || len > (size_t)(b->end - b->p) || len > out->cap - out->n)
+        return false;
     if (len) memcpy(out->p + out->n, b->p, len);
     b->p += len;
     out->n += len;
     return true;
 }
 
-static bool compressed(struct bits *b, struct sink *out, const struct code *lit, const struct code *dist)
+static bool compressed(struct bits *b, struct sink *out, const struct code *lit,
+                       const struct code *dist)
 {
-    static const uint16_t len_base[] = {3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131,
-                                        163, 195, 227, 258};
-    static const unsigned char len_extra[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
-    static const uint16_t dist_base[] = {1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257, 385, 513, 769, 1025, 1537, 2049,
-                                         3073, 4097, 6145, 8193, 12289, 16385, 24577};
+    static const uint16_t len_base[] = {3,  4,  5,  6,   7,   8,   9,   10,  11, 13,
+                                        15, 17, 19, 23,  27,  31,  35,  43,  51, 59,
+                                        67, 83, 99, 115, 131, 163, 195, 227, 258};
+    static const unsigned char len_extra[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
+                                              2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
+    static const uint16_t dist_base[] = {
+        1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
+        193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
     for (;;) {
         int s = decode(b, lit);
         if (s < 0 || s > 285) return false;
@@ -125,7 +132,8 @@ static bool fixed(struct bits *b, struct sink *out)
 
 static bool dynamic(struct bits *b, struct sink *out)
 {
-    static const unsigned char order[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
+    static const unsigned char order[19] = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
+                                            11, 4,  12, 3, 13, 2, 14, 1, 15};
     unsigned char lengths[MAX_SYMBOLS + 32] = {0};
     struct code lit, dist;
     int n_lit = (int)take(b, 5) + 257, n_dist = (int)take(b, 5) + 1, n_len = (int)take(b, 4) + 4;
@@ -157,7 +165,9 @@ bool rt_inflate(const unsigned char *p, size_t n, unsigned char *out, size_t out
         last = take(&b, 1);
         unsigned type = take(&b, 2);
         if (b.bad) return false;
-        bool ok = type == 0 ? stored(&b, &sink) : type == 1 ? fixed(&b, &sink) : type == 2 && dynamic(&b, &sink);
+        bool ok = type == 0   ? stored(&b, &sink)
+                  : type == 1 ? fixed(&b, &sink)
+                              : type == 2 && dynamic(&b, &sink);
         if (!ok) return false;
     }
     return sink.n == out_n;
@@ -165,9 +175,11 @@ bool rt_inflate(const unsigned char *p, size_t n, unsigned char *out, size_t out
 
 uint32_t rt_crc32(uint32_t crc, const void *p, size_t n)
 {
-    static const uint32_t nibble[16] = { /* of the reversed polynomial 0xEDB88320 */
-        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
-        0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
+    static const uint32_t nibble[16] = {
+        /* of the reversed polynomial 0xEDB88320 */
+        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+        0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+        0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
     };
     const unsigned char *b = p;
     crc = ~crc;

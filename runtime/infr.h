@@ -2,12 +2,14 @@
 /*
  * The C API of an engine: what a program that embeds one needs. Stands alone.
  *
- * An engine is immutable once open and may be shared by threads; its worker pool runs one call at a time. A
- * session holds the memory of running calls (activations, outputs, offsets of the last shapes); one thread at a time may use
- * it. Nothing here calls exit(), installs signal handlers, reads the environment or prints.
+ * An engine is immutable once open and may be shared by threads; its worker pool runs one call at a
+ * time. A session holds the memory of running calls (activations, outputs, offsets of the last
+ * shapes); one thread at a time may use it. Nothing here calls exit(), installs signal handlers,
+ * reads the environment or prints.
  *
- * Every call that can fail returns a code, 0 when right, and writes the same code with a sentence into *status (which may
- * be NULL). A call that failed leaves its out parameters NULL or untouched, and everything else as it was.
+ * Every call that can fail returns a code, 0 when right, and writes the same code with a sentence
+ * into *status (which may be NULL). A call that failed leaves its out parameters NULL or untouched,
+ * and everything else as it was.
  */
 #ifndef INFC_RUNTIME_INFR_H
 #define INFC_RUNTIME_INFR_H
@@ -46,7 +48,8 @@ enum infr_dtype {
     INFR_BOOL, INFR_STRING
 };
 
-/* A dense row-major tensor. data is aligned to the element's size at least, and not NULL even if there are no elements. */
+/* A dense row-major tensor. data is aligned to the element's size at least, and not NULL even if
+ * there are no elements. */
 struct infr_tensor {
     uint32_t dtype; /* enum infr_dtype */
     uint32_t rank;
@@ -60,10 +63,11 @@ struct infr_session;
 
 struct infr_options {
     int threads;     /* 0: as many as the affinity mask and the cgroup's CPU quota allow */
-    const char *isa; /* "v2", "v3", "v4", "vnni", "amx"; NULL: the highest that CPU and engine both have */
+    const char *isa; /* "v2" "v3" "v4" "vnni" "amx"; NULL: the highest that CPU and engine have */
 };
 
-/* Where an engine's parts lie in memory, when it is not the running program. All must outlive the engine. */
+/* Where an engine's parts lie in memory, when it is not the running program. All must outlive the
+ * engine. */
 struct infr_image {
     const void *plan;
     uint64_t plan_bytes;
@@ -73,10 +77,11 @@ struct infr_image {
 };
 
 /* options may be NULL. */
-int infr_engine_open(const struct infr_image *image, const struct infr_options *options, struct infr_engine **out_engine,
-                     struct infr_status *status);
+int infr_engine_open(const struct infr_image *image, const struct infr_options *options,
+                     struct infr_engine **out_engine, struct infr_status *status);
 /* The engine that is linked into this program. */
-int infr_engine_open_self(const struct infr_options *options, struct infr_engine **out_engine, struct infr_status *status);
+int infr_engine_open_self(const struct infr_options *options, struct infr_engine **out_engine,
+                          struct infr_status *status);
 /* All its sessions must be destroyed before. */
 void infr_engine_close(struct infr_engine *engine);
 
@@ -85,7 +90,8 @@ uint32_t infr_engine_outputs(const struct infr_engine *engine);
 uint32_t infr_engine_threads(const struct infr_engine *engine);
 const char *infr_engine_isa(const struct infr_engine *engine);
 
-/* What is known of an input or output before any call. A dim of one value has lo == hi; text is "8", "seq" or "2*seq + 1". */
+/* What is known of an input or output before any call. A dim of one value has lo == hi; text is
+ * "8", "seq" or "2*seq + 1". */
 struct infr_dim_info {
     int64_t lo, hi; /* inclusive; of expressions that are more than a symbol: 0 and INT64_MAX */
     char text[96];
@@ -99,26 +105,32 @@ struct infr_io_info {
 };
 
 /* index must be below the number of inputs (outputs). */
-void infr_engine_input(const struct infr_engine *engine, uint32_t index, struct infr_io_info *out_info);
-void infr_engine_output(const struct infr_engine *engine, uint32_t index, struct infr_io_info *out_info);
+void infr_engine_input(const struct infr_engine *engine, uint32_t index,
+                       struct infr_io_info *out_info);
+void infr_engine_output(const struct infr_engine *engine, uint32_t index,
+                        struct infr_io_info *out_info);
 
-int infr_session_create(struct infr_engine *engine, struct infr_session **out_session, struct infr_status *status);
+int infr_session_create(struct infr_engine *engine, struct infr_session **out_session,
+                        struct infr_status *status);
 void infr_session_destroy(struct infr_session *session);
 
-/* Fills dtype, rank, dims and bytes of every output for inputs of these dtypes and dims; looks at no data. */
-int infr_session_shapes(struct infr_session *session, const struct infr_tensor *inputs, struct infr_tensor *out_outputs,
-                        struct infr_status *status);
+/* Fills dtype, rank, dims and bytes of every output for inputs of these dtypes and dims; looks at
+ * no data. */
+int infr_session_shapes(struct infr_session *session, const struct infr_tensor *inputs,
+                        struct infr_tensor *out_outputs, struct infr_status *status);
 
 /*
- * Runs the engine once: one tensor an input, in the engine's order; an input with data NULL is left out, which only
- * optional ones may be. Outputs: where data is NULL on entry, memory of the session is lent until its next run or its
- * destruction; else data must have room for `bytes` bytes. In both cases dtype, rank, dims and bytes are filled in.
- * Inputs and outputs may not overlap. Reads inputs only during the call.
+ * Runs the engine once: one tensor an input, in the engine's order; an input with data NULL is left
+ * out, which only optional ones may be. Outputs: where data is NULL on entry, memory of the session
+ * is lent until its next run or its destruction; else data must have room for `bytes` bytes. In
+ * both cases dtype, rank, dims and bytes are filled in. Inputs and outputs may not overlap. Reads
+ * inputs only during the call.
  */
-int infr_session_run(struct infr_session *session, const struct infr_tensor *inputs, struct infr_tensor *outputs,
-                     struct infr_status *status);
+int infr_session_run(struct infr_session *session, const struct infr_tensor *inputs,
+                     struct infr_tensor *outputs, struct infr_status *status);
 
-/* From any thread: makes the running call, or else the next one, return INFR_CANCELLED at its next launch. */
+/* From any thread: makes the running call, or else the next one, return INFR_CANCELLED at its next
+ * launch. */
 void infr_session_cancel(struct infr_session *session);
 
 #ifdef __cplusplus

@@ -13,7 +13,8 @@ enum file_kind { KIND_NPY, KIND_NPZ, KIND_PB, KIND_BIN, KIND_UNKNOWN };
 
 static enum file_kind kind_of(const char *path)
 {
-    static const char *const endings[] = {[KIND_NPY] = ".npy", [KIND_NPZ] = ".npz", [KIND_PB] = ".pb", [KIND_BIN] = ".bin"};
+    static const char *const endings[] = {
+        [KIND_NPY] = ".npy", [KIND_NPZ] = ".npz", [KIND_PB] = ".pb", [KIND_BIN] = ".bin"};
     size_t n = strlen(path);
     if (!strcmp(path, "-")) return KIND_NPY;
     for (int k = 0; k < KIND_UNKNOWN; k++) {
@@ -25,7 +26,9 @@ static enum file_kind kind_of(const char *path)
 
 static int unknown_kind(const char *path)
 {
-    return cli_usage("%s: its ending says nothing; .npy, .npz, .pb and .bin are known, - is a stream of .npy arrays", path);
+    return cli_usage("%s: its ending says nothing; .npy, .npz, .pb and .bin are known, - is a "
+                     "stream of .npy arrays",
+                     path);
 }
 
 /* ---- the engine ---- */
@@ -89,7 +92,8 @@ static uint32_t find_io(const struct infr_engine *e, bool output, const char *na
     return INFR_NONE;
 }
 
-/* Splits "NAME=FILE"; names may contain '=', so the split is where a name is known. Without one: INFR_NONE, the whole text. */
+/* Splits "NAME=FILE"; names may contain '=', so the split is where a name is known. Without one:
+ * INFR_NONE, the whole text. */
 static uint32_t split_spec(const struct infr_engine *e, bool output, char *spec, char **file)
 {
     for (char *p = strchr(spec, '='); p; p = strchr(p + 1, '=')) {
@@ -131,14 +135,16 @@ static bool parse_dims(const char *text, uint32_t *rank, int64_t *dims)
 }
 
 /* The --shape for an input; *rank is INFR_NONE when there is none. */
-static int find_shape(struct cli *c, const struct infr_engine *e, uint32_t input, uint32_t *rank, int64_t *dims)
+static int find_shape(struct cli *c, const struct infr_engine *e, uint32_t input, uint32_t *rank,
+                      int64_t *dims)
 {
     const char *name = rt_text(e, e->inputs[input].name);
     size_t len = strlen(name);
     *rank = INFR_NONE;
     for (int i = 0; i < c->n_shapes; i++) {
         if (strncmp(c->shapes[i], name, len) || c->shapes[i][len] != ':') continue;
-        if (!parse_dims(c->shapes[i] + len + 1, rank, dims)) return cli_usage("--shape %s: dims are written 1x8", c->shapes[i]);
+        if (!parse_dims(c->shapes[i] + len + 1, rank, dims))
+            return cli_usage("--shape %s: dims are written 1x8", c->shapes[i]);
     }
     return INFR_OK;
 }
@@ -152,17 +158,20 @@ static int check_shape_names(struct cli *c, const struct infr_engine *e)
             size_t len = (size_t)(p - text);
             known = find_io(e, false, text, len) != INFR_NONE;
             for (uint32_t k = 0; k < e->n_symbols && !known; k++)
-                known = !strncmp(rt_text(e, e->symbols[k].name), text, len) && !rt_text(e, e->symbols[k].name)[len];
+                known = !strncmp(rt_text(e, e->symbols[k].name), text, len) &&
+                        !rt_text(e, e->symbols[k].name)[len];
         }
-        if (!known) return cli_usage("--shape %s: no input or symbol has this name; expected NAME:DIMS", text);
+        if (!known)
+            return cli_usage("--shape %s: no input or symbol has this name; expected NAME:DIMS",
+                             text);
     }
     return INFR_OK;
 }
 
 /* ---- reading ---- */
 
-static int read_bin(struct cli *c, const struct infr_engine *e, uint32_t i, const struct rt_bytes *file, struct infr_tensor *t,
-                    struct infr_status *st)
+static int read_bin(struct cli *c, const struct infr_engine *e, uint32_t i,
+                    const struct rt_bytes *file, struct infr_tensor *t, struct infr_status *st)
 {
     const struct infr_io *io = &e->inputs[i];
     int64_t dims[INFR_MAX_RANK], product = (int64_t)dtype_bytes((enum dtype)io->dtype);
@@ -178,12 +187,15 @@ static int read_bin(struct cli *c, const struct infr_engine *e, uint32_t i, cons
                 dims[a] = d->imm;
                 if (d->imm < 0 || __builtin_mul_overflow(product, d->imm, &product)) product = 0;
             } else if (unknown != INFR_NONE) {
-                return rt_fail(st, INFR_BAD_INPUT, "several dims are not known; say them with --shape %.100s:DIMS", rt_text(e, io->name));
+                return rt_fail(st, INFR_BAD_INPUT,
+                               "several dims are not known; say them with --shape %.100s:DIMS",
+                               rt_text(e, io->name));
             } else {
                 unknown = a;
             }
         }
-        if (unknown != INFR_NONE) dims[unknown] = product ? (int64_t)(file->n / (uint64_t)product) : 0;
+        if (unknown != INFR_NONE)
+            dims[unknown] = product ? (int64_t)(file->n / (uint64_t)product) : 0;
     }
     code = rt_tensor_alloc(io->dtype, rank, dims, file->n, t, st);
     if (code) return code;
@@ -197,7 +209,8 @@ static int read_bin(struct cli *c, const struct infr_engine *e, uint32_t i, cons
 }
 
 /* All members whose names are inputs, or the one that goes to input i. */
-static int read_npz(const struct infr_engine *e, uint32_t i, const struct rt_bytes *file, struct cli_engine *x, struct infr_status *st)
+static int read_npz(const struct infr_engine *e, uint32_t i, const struct rt_bytes *file,
+                    struct cli_engine *x, struct infr_status *st)
 {
     struct rt_npz z;
     uint32_t found = 0;
@@ -208,14 +221,17 @@ static int read_npz(const struct infr_engine *e, uint32_t i, const struct rt_byt
         else if (i != INFR_NONE) continue;
         if (k == INFR_NONE) continue;
         if (x->given[k]) {
-            code = rt_fail(st, INFR_BAD_INPUT, "input '%.100s' is given twice", rt_text(e, e->inputs[k].name));
+            code = rt_fail(st, INFR_BAD_INPUT, "input '%.100s' is given twice",
+                           rt_text(e, e->inputs[k].name));
             break;
         }
         code = rt_npz_read(&z, m, (enum dtype)e->inputs[k].dtype, &x->in[k], st);
         x->given[k] = !code;
         found++;
     }
-    if (!code && !found) code = rt_fail(st, INFR_BAD_INPUT, "none of its members has the name of %s", i == INFR_NONE ? "an input" : "this input");
+    if (!code && !found)
+        code = rt_fail(st, INFR_BAD_INPUT, "none of its members has the name of %s",
+                       i == INFR_NONE ? "an input" : "this input");
     rt_npz_close(&z);
     return code;
 }
@@ -227,18 +243,21 @@ struct stream {
     bool open;
 };
 
-static int read_stream(struct stream *stream, enum dtype want, struct infr_tensor *t, struct infr_status *st)
+static int read_stream(struct stream *stream, enum dtype want, struct infr_tensor *t,
+                       struct infr_status *st)
 {
     size_t used;
     int code = stream->open ? 0 : rt_file_read("-", &stream->bytes, st);
     if (code) return code;
     stream->open = true;
-    code = rt_npy_read(stream->bytes.data + stream->at, stream->bytes.n - stream->at, want, t, &used, st);
+    code = rt_npy_read(stream->bytes.data + stream->at, stream->bytes.n - stream->at, want, t,
+                       &used, st);
     if (!code) stream->at += used;
     return code;
 }
 
-static int read_file(struct cli *c, struct cli_engine *x, uint32_t i, const char *path, struct stream *stream, struct infr_status *st)
+static int read_file(struct cli *c, struct cli_engine *x, uint32_t i, const char *path,
+                     struct stream *stream, struct infr_status *st)
 {
     enum file_kind kind = kind_of(path);
     enum dtype want = i == INFR_NONE ? DT_NONE : (enum dtype)x->e->inputs[i].dtype;
@@ -269,14 +288,18 @@ static int load_spec(struct cli *c, struct cli_engine *x, char *spec, struct str
     enum file_kind kind = kind_of(path);
     if (kind == KIND_UNKNOWN) {
         if (strchr(spec, '=') && path == spec)
-            return cli_usage("--input %s: this engine has no input of that name; see %s info", spec, c->program);
+            return cli_usage("--input %s: this engine has no input of that name; see %s info", spec,
+                             c->program);
         return unknown_kind(path);
     }
     if (i == INFR_NONE && strchr(spec, '='))
-        return cli_usage("--input %s: this engine has no input of that name; see %s info", spec, c->program);
+        return cli_usage("--input %s: this engine has no input of that name; see %s info", spec,
+                         c->program);
     if (i == INFR_NONE && kind != KIND_NPZ && (i = only_io(x->e, false)) == INFR_NONE)
-        return cli_usage("--input %s: which input? This engine has %u; write NAME=FILE", spec, x->e->n_inputs);
-    if (i != INFR_NONE && x->given[i]) return cli_usage("--input %s: this input is given twice", spec);
+        return cli_usage("--input %s: which input? This engine has %u; write NAME=FILE", spec,
+                         x->e->n_inputs);
+    if (i != INFR_NONE && x->given[i])
+        return cli_usage("--input %s: this input is given twice", spec);
     int code = read_file(c, x, i, path, stream, &st);
     if (code && st.code) {
         fflush(stdout);
@@ -289,17 +312,20 @@ static int load_spec(struct cli *c, struct cli_engine *x, char *spec, struct str
 /* ---- inputs that are made up ---- */
 
 /* Records value v of symbol k. */
-static int set_symbol(const struct infr_engine *e, uint32_t k, int64_t v, int64_t *sym, bool *known, const char *who)
+static int set_symbol(const struct infr_engine *e, uint32_t k, int64_t v, int64_t *sym, bool *known,
+                      const char *who)
 {
     if (known[k] && sym[k] != v)
-        return cli_usage("%s: '%s' would be %" PRId64 ", but it is %" PRId64 " already", who, rt_text(e, e->symbols[k].name), v, sym[k]);
+        return cli_usage("%s: '%s' would be %" PRId64 ", but it is %" PRId64 " already", who,
+                         rt_text(e, e->symbols[k].name), v, sym[k]);
     sym[k] = v;
     known[k] = true;
     return INFR_OK;
 }
 
 /* Symbols from dims of input i. */
-static int symbols_of(const struct infr_engine *e, uint32_t i, uint32_t rank, const int64_t *dims, int64_t *sym, bool *known)
+static int symbols_of(const struct infr_engine *e, uint32_t i, uint32_t rank, const int64_t *dims,
+                      int64_t *sym, bool *known)
 {
     const struct infr_io *io = &e->inputs[i];
     const char *name = rt_text(e, io->name);
@@ -313,7 +339,10 @@ static int symbols_of(const struct infr_engine *e, uint32_t i, uint32_t rank, co
 }
 
 /* The smallest size that is something. */
-static int64_t example_value(const struct infr_symbol *y) { return y->lo > 0 ? y->lo : y->hi < 1 ? y->hi : 1; }
+static int64_t example_value(const struct infr_symbol *y)
+{
+    return y->lo > 0 ? y->lo : y->hi < 1 ? y->hi : 1;
+}
 
 static int find_symbols(struct cli *c, struct cli_engine *x, int64_t *sym, bool *known)
 {
@@ -326,14 +355,17 @@ static int find_symbols(struct cli *c, struct cli_engine *x, int64_t *sym, bool 
         size_t len = strlen(name);
         sym[k] = example_value(&e->symbols[k]);
         for (int i = 0; i < c->n_shapes; i++) {
-            if (strncmp(c->shapes[i], name, len) || c->shapes[i][len] != ':' || find_io(e, false, name, len) != INFR_NONE) continue;
+            if (strncmp(c->shapes[i], name, len) || c->shapes[i][len] != ':' ||
+                find_io(e, false, name, len) != INFR_NONE)
+                continue;
             if (!parse_dims(c->shapes[i] + len + 1, &rank, dims) || rank != 1)
                 return cli_usage("--shape %s: a symbol takes one number", c->shapes[i]);
             if ((code = set_symbol(e, k, dims[0], sym, known, c->shapes[i]))) return code;
         }
     }
     for (uint32_t i = 0; i < e->n_inputs; i++)
-        if (x->given[i] && x->in[i].rank == e->inputs[i].rank && (code = symbols_of(e, i, x->in[i].rank, x->in[i].dims, sym, known)))
+        if (x->given[i] && x->in[i].rank == e->inputs[i].rank &&
+            (code = symbols_of(e, i, x->in[i].rank, x->in[i].dims, sym, known)))
             return code;
     for (uint32_t i = 0; i < e->n_inputs; i++) {
         if ((code = find_shape(c, e, i, &rank, dims))) return code;
@@ -343,7 +375,8 @@ static int find_symbols(struct cli *c, struct cli_engine *x, int64_t *sym, bool 
 }
 
 /* What --shape says must be what came out, also for dims that are numbers or expressions. */
-static int check_shape(struct cli *c, const struct infr_engine *e, uint32_t i, const struct infr_tensor *t)
+static int check_shape(struct cli *c, const struct infr_engine *e, uint32_t i,
+                       const struct infr_tensor *t)
 {
     int64_t dims[INFR_MAX_RANK];
     uint32_t rank;
@@ -351,12 +384,13 @@ static int check_shape(struct cli *c, const struct infr_engine *e, uint32_t i, c
     if (code || rank == INFR_NONE) return code;
     for (uint32_t a = 0; a < rank; a++)
         if (dims[a] != t->dims[a])
-            return cli_usage("--shape: dim %u of input '%s' is %" PRId64 "; expected %" PRId64, a, rt_text(e, e->inputs[i].name), dims[a],
-                             t->dims[a]);
+            return cli_usage("--shape: dim %u of input '%s' is %" PRId64 "; expected %" PRId64, a,
+                             rt_text(e, e->inputs[i].name), dims[a], t->dims[a]);
     return INFR_OK;
 }
 
-static int make_inputs(struct cli *c, struct cli_engine *x, int64_t *sym, bool *known, struct infr_tensor *shapes)
+static int make_inputs(struct cli *c, struct cli_engine *x, int64_t *sym, bool *known,
+                       struct infr_tensor *shapes)
 {
     const struct infr_engine *e = x->e;
     struct infr_status st = {0};
@@ -366,7 +400,9 @@ static int make_inputs(struct cli *c, struct cli_engine *x, int64_t *sym, bool *
     for (uint32_t i = 0; i < e->n_inputs; i++) {
         if (x->given[i] || e->inputs[i].optional) continue;
         if ((code = check_shape(c, e, i, &shapes[i]))) return code;
-        if (rt_tensor_alloc(shapes[i].dtype, shapes[i].rank, shapes[i].dims, UINT64_MAX, &x->in[i], &st)) return cli_error(&st);
+        if (rt_tensor_alloc(shapes[i].dtype, shapes[i].rank, shapes[i].dims, UINT64_MAX, &x->in[i],
+                            &st))
+            return cli_error(&st);
         rt_tensor_random(&x->in[i], c->seed, i);
     }
     return INFR_OK;
@@ -391,11 +427,13 @@ static int report_missing(struct cli *c, const struct infr_engine *e, uint32_t m
     cli_list_inputs(stderr, e);
     fprintf(stderr, "for example:\n  %s %s", c->program, c->command);
     for (uint32_t i = 0; i < e->n_inputs; i++)
-        if (!e->inputs[i].optional) fprintf(stderr, " --input '%s=FILE%u.npy'", rt_text(e, e->inputs[i].name), i);
+        if (!e->inputs[i].optional)
+            fprintf(stderr, " --input '%s=FILE%u.npy'", rt_text(e, e->inputs[i].name), i);
     fprintf(stderr, "\n  %s %s --random=1", c->program, c->command);
     for (uint32_t k = 0; k < e->n_symbols; k++)
         if (e->symbols[k].bind_input != INFR_NONE)
-            fprintf(stderr, " --shape '%s:%" PRId64 "'", rt_text(e, e->symbols[k].name), example_value(&e->symbols[k]));
+            fprintf(stderr, " --shape '%s:%" PRId64 "'", rt_text(e, e->symbols[k].name),
+                    example_value(&e->symbols[k]));
     fputc('\n', stderr);
     return INFR_BAD_INPUT;
 }
@@ -440,7 +478,10 @@ static int write_output(struct cli_engine *x, uint32_t i, const char *path, stru
         case KIND_NPY: code = rt_npy_write(file.f, t); break;
         case KIND_NPZ: code = rt_npz_write(file.f, 1, &name, t, st); break;
         case KIND_PB: code = rt_pb_write(file.f, name, t); break;
-        default: code = !t->bytes || fwrite(t->data, 1, t->bytes, file.f) == t->bytes ? INFR_OK : INFR_ENVIRONMENT; break;
+        default:
+            code = !t->bytes || fwrite(t->data, 1, t->bytes, file.f) == t->bytes ? INFR_OK
+                                                                                 : INFR_ENVIRONMENT;
+            break;
         }
     }
     int closed = rt_file_close(&file, !code, st);
@@ -449,15 +490,19 @@ static int write_output(struct cli_engine *x, uint32_t i, const char *path, stru
 }
 
 /* Which output a spec is for (INFR_NONE: all of them), and where it goes. Prints what is wrong. */
-static int output_spec(const struct cli *c, const struct infr_engine *e, char *spec, uint32_t *i, char **path)
+static int output_spec(const struct cli *c, const struct infr_engine *e, char *spec, uint32_t *i,
+                       char **path)
 {
     *i = split_spec(e, true, spec, path);
     enum file_kind kind = kind_of(*path);
     if (*i == INFR_NONE && strchr(spec, '='))
-        return cli_usage("--output %s: this engine has no output of that name; see %s info", spec, c->program);
+        return cli_usage("--output %s: this engine has no output of that name; see %s info", spec,
+                         c->program);
     if (kind == KIND_UNKNOWN) return unknown_kind(*path);
     if (*i == INFR_NONE && kind != KIND_NPZ && (*i = only_io(e, true)) == INFR_NONE)
-        return cli_usage("--output %s: which output? This engine has %u; write NAME=FILE, or a .npz", spec, e->n_outputs);
+        return cli_usage(
+            "--output %s: which output? This engine has %u; write NAME=FILE, or a .npz", spec,
+            e->n_outputs);
     return INFR_OK;
 }
 
@@ -487,7 +532,8 @@ int cli_store_outputs(struct cli *c, struct cli_engine *x)
 {
     bool to_stdout = false;
     int code = INFR_OK;
-    for (int i = 0; !code && i < c->n_outputs; i++) code = store_spec(c, x, c->outputs[i], &to_stdout);
+    for (int i = 0; !code && i < c->n_outputs; i++)
+        code = store_spec(c, x, c->outputs[i], &to_stdout);
     if (code || (c->n_outputs && !c->print)) return code;
     FILE *f = to_stdout ? stderr : stdout; /* the stream stays clean */
     for (uint32_t i = 0; i < x->e->n_outputs; i++) {

@@ -10,9 +10,11 @@
 #include "runtime/io.h"
 #include "runtime/status.h"
 
-static int read_fd(int fd, const char *path, uint64_t expected, struct rt_bytes *out, struct infr_status *st)
+static int read_fd(int fd, const char *path, uint64_t expected, struct rt_bytes *out,
+                   struct infr_status *st)
 {
-    size_t cap = expected < (size_t)1 << 40 ? (size_t)expected + 1 : (size_t)1 << 40; /* one more, to see the end */
+    size_t cap = expected < (size_t)1 << 40 ? (size_t)expected + 1
+                                            : (size_t)1 << 40; /* one more, to see the end */
     if (cap < 65536) cap = 65536;
     unsigned char *data = malloc(cap);
     size_t n = 0;
@@ -46,10 +48,11 @@ int rt_file_read(const char *path, struct rt_bytes *out, struct infr_status *st)
     if (!strcmp(path, "-")) return read_fd(STDIN_FILENO, "standard input", 0, out, st);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat s;
-    /* A file that is not there is the caller's mistake; one that cannot be read is the environment's. */
+    /* A file that is not there is the caller's mistake; one that cannot be read is the
+     * environment's. */
     if (fd < 0)
-        return rt_fail(st, errno == ENOENT || errno == ENOTDIR ? INFR_BAD_INPUT : INFR_ENVIRONMENT, "cannot open %.300s: %s", path,
-                       strerror(errno));
+        return rt_fail(st, errno == ENOENT || errno == ENOTDIR ? INFR_BAD_INPUT : INFR_ENVIRONMENT,
+                       "cannot open %.300s: %s", path, strerror(errno));
     if (fstat(fd, &s) || S_ISDIR(s.st_mode)) {
         close(fd);
         return rt_fail(st, INFR_BAD_INPUT, "%.300s is not a file", path);
@@ -94,5 +97,6 @@ int rt_file_close(struct rt_file *file, bool keep, struct infr_status *st)
         free(file->temporary);
         file->temporary = NULL;
     }
-    return err ? rt_fail(st, INFR_ENVIRONMENT, "cannot write %.300s: %s", file->path, strerror(err)) : INFR_OK;
+    return err ? rt_fail(st, INFR_ENVIRONMENT, "cannot write %.300s: %s", file->path, strerror(err))
+               : INFR_OK;
 }

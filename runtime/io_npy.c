@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * numpy's .npy: magic, version, header length, a Python dict literal with exactly the keys descr, fortran_order
- * and shape, then the elements.
+ * numpy's .npy: magic, version, header length, a Python dict literal with exactly the keys descr,
+ * fortran_order and shape, then the elements.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -58,7 +58,8 @@ static bool take_number(struct scan *s, int64_t *out)
     skip_space(s);
     if (s->p == s->end || !isdigit((unsigned char)*s->p)) return false;
     for (*out = 0; s->p < s->end && isdigit((unsigned char)*s->p); s->p++)
-        if (__builtin_mul_overflow(*out, 10, out) || __builtin_add_overflow(*out, *s->p - '0', out)) return false;
+        if (__builtin_mul_overflow(*out, 10, out) || __builtin_add_overflow(*out, *s->p - '0', out))
+            return false;
     if (s->p < s->end && *s->p == 'L') s->p++; /* written by Python 2 */
     return true;
 }
@@ -121,15 +122,23 @@ static const struct npy_type {
     unsigned bytes;
     enum dtype dtype;
 } npy_types[] = {
-    {'f', 8, DT_F64}, {'f', 4, DT_F32}, {'f', 2, DT_F16}, {'i', 1, DT_I8},  {'i', 2, DT_I16}, {'i', 4, DT_I32},  {'i', 8, DT_I64},
-    {'u', 1, DT_U8},  {'u', 2, DT_U16}, {'u', 4, DT_U32}, {'u', 8, DT_U64}, {'b', 1, DT_BOOL},
+    {'f', 8, DT_F64}, {'f', 4, DT_F32}, {'f', 2, DT_F16}, {'i', 1, DT_I8},
+    {'i', 2, DT_I16}, {'i', 4, DT_I32}, {'i', 8, DT_I64}, {'u', 1, DT_U8},
+    {'u', 2, DT_U16}, {'u', 4, DT_U32}, {'u', 8, DT_U64}, {'b', 1, DT_BOOL},
 };
 
-/* Types that numpy lacks: kind they are written as (void for floats, whose bits a reader must not take for numbers). */
+/* Types that numpy lacks: kind they are written as (void for floats, whose bits a reader must not
+ * take for numbers). */
 static char stand_in(enum dtype d)
 {
     switch (d) {
-    case DT_BF16: case DT_F8E4M3FN: case DT_F8E4M3FNUZ: case DT_F8E5M2: case DT_F8E5M2FNUZ: case DT_F8E8M0: case DT_F4E2M1: return 'V';
+    case DT_BF16:
+    case DT_F8E4M3FN:
+    case DT_F8E4M3FNUZ:
+    case DT_F8E5M2:
+    case DT_F8E5M2FNUZ:
+    case DT_F8E8M0:
+    case DT_F4E2M1: return 'V';
     case DT_I2: case DT_I4: return 'i';
     case DT_U2: case DT_U4: return 'u';
     default: return 0;
@@ -141,7 +150,8 @@ static enum dtype find_type(const char *descr, enum dtype want, bool *swap)
 {
     char order = descr[0], kind = order ? descr[1] : 0;
     const char *digits = descr + 2;
-    if (!kind || !strchr("<>|=", order) || !isdigit((unsigned char)digits[0]) || digits[1]) return DT_NONE;
+    if (!kind || !strchr("<>|=", order) || !isdigit((unsigned char)digits[0]) || digits[1])
+        return DT_NONE;
     unsigned bytes = (unsigned)(digits[0] - '0');
     *swap = order == '>' && bytes > 1;
     char other = want < DT_COUNT ? stand_in(want) : 0;
@@ -160,7 +170,8 @@ static void copy_swapped(unsigned char *out, const unsigned char *in, uint64_t e
 }
 
 /* From column-major to row-major. */
-static void copy_fortran(const struct infr_tensor *t, const unsigned char *in, uint64_t elems, size_t size, bool swap)
+static void copy_fortran(const struct infr_tensor *t, const unsigned char *in, uint64_t elems,
+                         size_t size, bool swap)
 {
     uint64_t at[INFR_MAX_RANK] = {0}, stride[INFR_MAX_RANK], s = 1;
     for (uint32_t i = 0; i < t->rank; i++) stride[i] = s, s *= (uint64_t)t->dims[i];
@@ -191,19 +202,23 @@ static bool settle_values(struct infr_tensor *t)
     return true;
 }
 
-int rt_npy_read(const unsigned char *p, size_t n, enum dtype want, struct infr_tensor *out, size_t *used, struct infr_status *st)
+int rt_npy_read(const unsigned char *p, size_t n, enum dtype want, struct infr_tensor *out,
+                size_t *used, struct infr_status *st)
 {
     *out = (struct infr_tensor){0};
     if (n < 12 || memcmp(p, "\x93NUMPY", 6)) return rt_fail(st, INFR_BAD_INPUT, "not a .npy file");
-    if (p[6] < 1 || p[6] > 3) return rt_fail(st, INFR_BAD_INPUT, ".npy version %u.%u is not known", p[6], p[7]);
+    if (p[6] < 1 || p[6] > 3)
+        return rt_fail(st, INFR_BAD_INPUT, ".npy version %u.%u is not known", p[6], p[7]);
     size_t start = p[6] == 1 ? 10 : 12, len = p[8] | (size_t)p[9] << 8;
     if (p[6] > 1) len |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
     if (len > n - start) return rt_fail(st, INFR_BAD_INPUT, "the .npy header is cut off");
     struct header h = {0};
     bool swap = false;
-    if (!parse_header((const char *)p + start, len, &h)) return rt_fail(st, INFR_BAD_INPUT, "the .npy header cannot be read");
+    if (!parse_header((const char *)p + start, len, &h))
+        return rt_fail(st, INFR_BAD_INPUT, "the .npy header cannot be read");
     enum dtype d = find_type(h.descr, want, &swap);
-    if (!d) return rt_fail(st, INFR_BAD_INPUT, "the .npy element type '%s' cannot be used", h.descr);
+    if (!d)
+        return rt_fail(st, INFR_BAD_INPUT, "the .npy element type '%s' cannot be used", h.descr);
     const unsigned char *data = p + start + len;
     int code = rt_tensor_alloc(d, h.rank, h.dims, n - start - len, out, st);
     if (code) return code;
@@ -225,14 +240,17 @@ int rt_npy_write(FILE *f, const struct infr_tensor *t)
     size_t size = dtype_bytes(d), n = 0;
     for (size_t i = 0; i < sizeof npy_types / sizeof *npy_types; i++)
         if (npy_types[i].dtype == d) kind = npy_types[i].kind;
-    n += (size_t)snprintf(text + n, sizeof text - n, "{'descr': '%c%c%zu', 'fortran_order': False, 'shape': (",
+    n += (size_t)snprintf(text + n, sizeof text - n,
+                          "{'descr': '%c%c%zu', 'fortran_order': False, 'shape': (",
                           size == 1 ? '|' : '<', kind, size);
     for (uint32_t i = 0; i < t->rank; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, i ? ", %" PRId64 : "%" PRId64, t->dims[i]);
     n += (size_t)snprintf(text + n, sizeof text - n, t->rank == 1 ? ",), }" : "), }");
     while ((10 + n + 1) % 64) text[n++] = ' '; /* elements begin at a multiple of 64 */
     text[n++] = '\n';
-    unsigned char head[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)n, (unsigned char)(n >> 8)};
+    unsigned char head[10] = {
+        0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)n, (unsigned char)(n >> 8)};
     bool ok = fwrite(head, 1, sizeof head, f) == sizeof head && fwrite(text, 1, n, f) == n;
-    return ok && (!t->bytes || fwrite(t->data, 1, t->bytes, f) == t->bytes) ? INFR_OK : INFR_ENVIRONMENT;
+    return ok && (!t->bytes || fwrite(t->data, 1, t->bytes, f) == t->bytes) ? INFR_OK
+                                                                            : INFR_ENVIRONMENT;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ONNX's TensorProto, by its public field numbers: 1 dims, 2 data_type, 4 float_data, 5 int32_data, 7 int64_data, 8 name,
- * 9 raw_data, 10 double_data, 11 uint64_data, 13 external_data, 14 data_location.
+ * ONNX's TensorProto, by its public field numbers: 1 dims, 2 data_type, 4 float_data, 5 int32_data,
+ * 7 int64_data, 8 name, 9 raw_data, 10 double_data, 11 uint64_data, 13 external_data, 14
+ * data_location.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -93,7 +94,10 @@ static bool take_dims(struct proto *t, const struct field *f)
 /* Width of one value of a typed field in the file; 0 = varint. */
 static size_t field_width(uint32_t number) { return number == 4 ? 4 : number == 10 ? 8 : 0; }
 
-static bool is_data_field(uint32_t number) { return number == 4 || number == 5 || number == 7 || number == 10 || number == 11; }
+static bool is_data_field(uint32_t number)
+{
+    return number == 4 || number == 5 || number == 7 || number == 10 || number == 11;
+}
 
 /* Calls put for each value of a piece. */
 static bool each_value(const struct field *f, bool (*put)(void *, uint64_t), void *ctx)
@@ -101,7 +105,10 @@ static bool each_value(const struct field *f, bool (*put)(void *, uint64_t), voi
     struct wire w = f->bytes;
     size_t width = field_width(f->number);
     uint64_t v = 0;
-    if (f->type == BYTES ? width && (size_t)(w.end - w.p) % width : f->type != (width == 4 ? FIXED32 : width == 8 ? FIXED64 : VARINT))
+    if (f->type == BYTES ? width && (size_t)(w.end - w.p) % width
+                         : f->type != (width == 4   ? FIXED32
+                                       : width == 8 ? FIXED64
+                                                    : VARINT))
         return false;
     while (w.p < w.end) {
         if (!width) {
@@ -164,7 +171,8 @@ static bool is_packed(enum dtype d) { return dtype_bits(d) < 8; }
 /* Elements of k bits, low bits first, to one byte each. */
 static void unpack(enum dtype d, unsigned char *out, uint64_t elems, const unsigned char *in)
 {
-    unsigned bits = dtype_bits(d), each = 8 / bits, sign = dtype_class(d) == DTC_SINT ? 1u << (bits - 1) : 0;
+    unsigned bits = dtype_bits(d), each = 8 / bits,
+             sign = dtype_class(d) == DTC_SINT ? 1u << (bits - 1) : 0;
     for (uint64_t i = 0; i < elems; i++) {
         unsigned v = in[i / each] >> (i % each * bits) & ((1u << bits) - 1);
         out[i] = (unsigned char)((v ^ sign) - sign);
@@ -226,14 +234,21 @@ int rt_pb_read(const unsigned char *p, size_t n, struct infr_tensor *out, struct
     *out = (struct infr_tensor){0};
     if (!scan(w, &t)) return rt_fail(st, INFR_BAD_INPUT, "not a TensorProto file");
     enum dtype d = (enum dtype)t.shape.dtype;
-    if (t.external) return rt_fail(st, INFR_BAD_INPUT, "the tensor's data lie in another file; only data inside the .pb can be read");
-    if (!dtype_bytes(d)) return rt_fail(st, INFR_BAD_INPUT, "the tensor's element type cannot be used");
+    if (t.external)
+        return rt_fail(
+            st, INFR_BAD_INPUT,
+            "the tensor's data lie in another file; only data inside the .pb can be read");
+    if (!dtype_bytes(d))
+        return rt_fail(st, INFR_BAD_INPUT, "the tensor's element type cannot be used");
     unsigned each = is_packed(d) ? 8 / dtype_bits(d) : 1;
     uint64_t elems = elems_in_file(&t, each);
-    if (t.has_raw && t.data_field) return rt_fail(st, INFR_BAD_INPUT, "the tensor has its data twice");
+    if (t.has_raw && t.data_field)
+        return rt_fail(st, INFR_BAD_INPUT, "the tensor has its data twice");
     if (t.data_field && t.data_field != field_of(d))
-        return rt_fail(st, INFR_BAD_INPUT, "the tensor's data do not have its type %s", dtype_name(d));
-    int code = rt_tensor_alloc(d, t.shape.rank, t.shape.dims, elems <= UINT64_MAX / 8 ? elems * dtype_bytes(d) : 0, out, st);
+        return rt_fail(st, INFR_BAD_INPUT, "the tensor's data do not have its type %s",
+                       dtype_name(d));
+    int code = rt_tensor_alloc(d, t.shape.rank, t.shape.dims,
+                               elems <= UINT64_MAX / 8 ? elems * dtype_bytes(d) : 0, out, st);
     if (code) return code;
     elems = rt_tensor_elems(out);
     uint64_t values = (elems + each - 1) / each, bytes = is_packed(d) ? values : out->bytes;
@@ -254,19 +269,25 @@ static bool put_varint(FILE *f, uint64_t v)
     return fputc((int)v, f) >= 0;
 }
 
-static bool put_key(FILE *f, uint32_t number, enum wire_type type) { return put_varint(f, number << 3 | type); }
+static bool put_key(FILE *f, uint32_t number, enum wire_type type)
+{
+    return put_varint(f, number << 3 | type);
+}
 
 static bool put_raw(FILE *f, const struct infr_tensor *t)
 {
     enum dtype d = (enum dtype)t->dtype;
-    if (!is_packed(d)) return put_varint(f, t->bytes) && (!t->bytes || fwrite(t->data, 1, t->bytes, f) == t->bytes);
+    if (!is_packed(d))
+        return put_varint(f, t->bytes) &&
+               (!t->bytes || fwrite(t->data, 1, t->bytes, f) == t->bytes);
     unsigned bits = dtype_bits(d), each = 8 / bits;
     uint64_t n = t->bytes;
     const unsigned char *in = t->data;
     if (!put_varint(f, (n + each - 1) / each)) return false;
     for (uint64_t i = 0; i < n; i += each) {
         unsigned byte = 0;
-        for (unsigned k = 0; k < each && i + k < n; k++) byte |= (in[i + k] & ((1u << bits) - 1)) << (k * bits);
+        for (unsigned k = 0; k < each && i + k < n; k++)
+            byte |= (in[i + k] & ((1u << bits) - 1)) << (k * bits);
         if (fputc((int)byte, f) < 0) return false;
     }
     return true;
@@ -275,7 +296,8 @@ static bool put_raw(FILE *f, const struct infr_tensor *t)
 int rt_pb_write(FILE *f, const char *name, const struct infr_tensor *t)
 {
     bool ok = true;
-    for (uint32_t i = 0; i < t->rank; i++) ok = ok && put_key(f, 1, VARINT) && put_varint(f, (uint64_t)t->dims[i]);
+    for (uint32_t i = 0; i < t->rank; i++)
+        ok = ok && put_key(f, 1, VARINT) && put_varint(f, (uint64_t)t->dims[i]);
     ok = ok && put_key(f, 2, VARINT) && put_varint(f, (uint64_t)dtype_onnx((enum dtype)t->dtype));
     size_t n = strlen(name);
     ok = ok && put_key(f, 8, BYTES) && put_varint(f, n) && (!n || fwrite(name, 1, n, f) == n);

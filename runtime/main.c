@@ -7,29 +7,48 @@
 
 #include "runtime/cli.h"
 
-enum { RUN = 1, INFO = 2, SELFTEST = 4, BENCH = 8, PROFILE = 16, LICENSES = 32, ON_INPUTS = RUN | BENCH | PROFILE };
+enum { RUN = 1, INFO = 2, SELFTEST = 4, BENCH = 8, PROFILE = 16, LICENSES = 32 };
+enum { ON_INPUTS = RUN | BENCH | PROFILE };
 
 static const struct command commands[] = {
     {"run", "run the model once", RUN, cmd_run,
-     "Runs the model. Files are .npy, .npz (by name), .pb (ONNX TensorProto) or .bin (raw), by their ending; - is a\n"
-     "stream of .npy arrays. With one input, its name may be left out; so may that of a single output.\n"
-     "Without --output the outputs are printed.",
-     "run --input x=x.npy --output y=y.npy\nrun x.npz\nrun --random=1 --shape x:1x8 --print\nrun --input - --output - <x.npy >y.npy"},
-    {"info", "what is in this engine", INFO, cmd_info, "Shows model, inputs, outputs, instruction levels, sizes and kernels.",
-     "info\ninfo --json"},
+     "Runs the model. Files are .npy, .npz (by name), .pb (ONNX TensorProto) or .bin (raw), by\n"
+     "their ending; - is a stream of .npy arrays. With one input, its name may be left out; so "
+     "may\n"
+     "that of a single output. Without --output the outputs are printed.",
+     "run --input x=x.npy --output y=y.npy\n"
+     "run x.npz\n"
+     "run --random=1 --shape x:1x8 --print\n"
+     "run --input - --output - <x.npy >y.npy"},
+    {"info", "what is in this engine", INFO, cmd_info,
+     "Shows model, inputs, outputs, instruction levels, sizes and kernels.",
+     "info\n"
+     "info --json"},
     {"selftest", "compare with the outputs computed at build time", SELFTEST, cmd_selftest,
-     "Checks the weights' hash and runs the golden vectors at every instruction level that this CPU has.", "selftest\nselftest --isa=v2"},
+     "Checks the weights' hash and runs the golden vectors at every instruction level that this\n"
+     "CPU has.",
+     "selftest\n"
+     "selftest --isa=v2"},
     {"bench", "measure latency", BENCH, cmd_bench,
-     "Runs the model repeatedly, inputs from files or made up, and shows latency percentiles and throughput.",
-     "bench\nbench --shape x:8x128 --threads=4\nbench --seconds=10 --json"},
+     "Runs the model repeatedly, inputs from files or made up, and shows latency percentiles and\n"
+     "throughput.",
+     "bench\n"
+     "bench --shape x:8x128 --threads=4\n"
+     "bench --seconds=10 --json"},
     {"profile", "time of each kernel launch", PROFILE, cmd_profile,
-     "Runs the model repeatedly with a clock around each launch. The extra barriers make the sum larger than a run takes.",
-     "profile\nprofile --repeat=50 --json"},
-    {"licenses", "licence notices", LICENSES, cmd_licenses, "Prints the notices of everything that is linked into this file.", "licenses"},
+     "Runs the model repeatedly with a clock around each launch. The extra barriers make the sum\n"
+     "larger than a run takes.",
+     "profile\n"
+     "profile --repeat=50 --json"},
+    {"licenses", "licence notices", LICENSES, cmd_licenses,
+     "Prints the notices of everything that is linked into this file.", "licenses"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
-enum opt_id { O_INPUT, O_OUTPUT, O_SHAPE, O_RANDOM, O_REPEAT, O_SECONDS, O_THREADS, O_ISA, O_PRINT, O_JSON, O_HELP };
+enum opt_id {
+    O_INPUT, O_OUTPUT, O_SHAPE, O_RANDOM, O_REPEAT, O_SECONDS, O_THREADS, O_ISA, O_PRINT, O_JSON,
+    O_HELP
+};
 
 static const struct option_row {
     const char *name, *argument; /* NULL: a flag */
@@ -38,13 +57,17 @@ static const struct option_row {
     const char *text;
 } options[] = {
     {"--input", "[NAME=]FILE", O_INPUT, ON_INPUTS, "read an input; may be repeated"},
-    {"--output", "[NAME=]FILE", O_OUTPUT, RUN, "write an output; may be repeated; a .npz takes all"},
-    {"--shape", "NAME:DIMS", O_SHAPE, ON_INPUTS, "dims of an input that is raw or made up (x:1x8), or a symbol's value (seq:128)"},
+    {"--output", "[NAME=]FILE", O_OUTPUT, RUN,
+     "write an output; may be repeated; a .npz takes all"},
+    {"--shape", "NAME:DIMS", O_SHAPE, ON_INPUTS,
+     "dims of an input that is raw or made up (x:1x8), or a symbol's value (seq:128)"},
     {"--random", "SEED", O_RANDOM, ON_INPUTS, "make up missing inputs from this seed"},
     {"--repeat", "N", O_REPEAT, ON_INPUTS, "number of runs"},
     {"--seconds", "S", O_SECONDS, BENCH | PROFILE, "measure for about this long [2]"},
-    {"--threads", "N", O_THREADS, ON_INPUTS | SELFTEST | INFO, "workers [as many as affinity and cgroup allow]"},
-    {"--isa", "LEVEL", O_ISA, ON_INPUTS | SELFTEST | INFO, "v2, v3, v4, vnni or amx [the highest possible]"},
+    {"--threads", "N", O_THREADS, ON_INPUTS | SELFTEST | INFO,
+     "workers [as many as affinity and cgroup allow]"},
+    {"--isa", "LEVEL", O_ISA, ON_INPUTS | SELFTEST | INFO,
+     "v2, v3, v4, vnni or amx [the highest possible]"},
     {"--print", NULL, O_PRINT, RUN, "print outputs, also those that are written"},
     {"--json", NULL, O_JSON, INFO | SELFTEST | BENCH | PROFILE, "machine-readable output"},
     {"--help", NULL, O_HELP, ~0u, "this text"},
@@ -75,10 +98,17 @@ int cli_usage(const char *format, ...)
 static void help_all(FILE *f, const char *program)
 {
     fprintf(f, "usage: %s COMMAND [OPTION]...\n\ncommands:\n", program);
-    for (int i = 0; i < N_COMMANDS; i++) fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fprintf(f, "\n%s COMMAND --help shows a command's options and examples; --version the compiler's version.\n", program);
-    fputs("exit status: 0 right, 2 bad input or usage, 3 environment (files, memory, CPU), 4 a test failed, 70 a bug\n\nexamples:\n", f);
-    fprintf(f, "  %s info\n  %s run --random=1\n  %s run --input x=x.npy --output y.npy\n", program, program, program);
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fprintf(f,
+            "\n%s COMMAND --help shows a command's options and examples; --version the compiler's "
+            "version.\n",
+            program);
+    fputs("exit status: 0 right, 2 bad input or usage, 3 environment (files, memory, CPU), 4 a "
+          "test failed, 70 a bug\n\nexamples:\n",
+          f);
+    fprintf(f, "  %s info\n  %s run --random=1\n  %s run --input x=x.npy --output y.npy\n", program,
+            program, program);
 }
 
 static void help_command(FILE *f, const char *program, const struct command *cmd)
@@ -87,7 +117,8 @@ static void help_command(FILE *f, const char *program, const struct command *cmd
     for (int i = 0; i < N_OPTIONS; i++) {
         char left[64];
         if (!(options[i].commands & cmd->bit)) continue;
-        snprintf(left, sizeof left, "%s%s%s", options[i].name, options[i].argument ? "=" : "", options[i].argument ? options[i].argument : "");
+        snprintf(left, sizeof left, "%s%s%s", options[i].name, options[i].argument ? "=" : "",
+                 options[i].argument ? options[i].argument : "");
         fprintf(f, "  %-24s %s\n", left, options[i].text);
     }
     fputs("\nexamples:\n", f);
@@ -103,7 +134,8 @@ static int version(void)
     struct infr_image image;
     struct infr_engine e = {0};
     struct infr_status st = {0};
-    if (rt_self_image(&image, &st) || rt_plan_load(&e, image.plan, image.plan_bytes, &st)) return cli_error(&st);
+    if (rt_self_image(&image, &st) || rt_plan_load(&e, image.plan, image.plan_bytes, &st))
+        return cli_error(&st);
     uint32_t s = e.h.compiler_version;
     bool ok = s && s < e.blob_bytes && memchr(e.blob + s, 0, e.blob_bytes - s);
     printf("%s, plan format %u.%u\n", ok ? (const char *)e.blob + s : "?", e.h.major, e.h.minor);
@@ -144,21 +176,25 @@ static int apply(struct cli *c, const struct option_row *o, char *value)
         if (take_integer(value, 1000000000, &n) && n) return c->repeat = (long)n, 0;
         break;
     case O_THREADS:
-        if (take_integer(value, RT_MAX_WORKERS, &n) && n) return c->engine_options.threads = (int)n, 0;
+        if (take_integer(value, RT_MAX_WORKERS, &n) && n)
+            return c->engine_options.threads = (int)n, 0;
         break;
     case O_SECONDS:
         c->seconds = strtod(value, &end);
         if (end != value && !*end && c->seconds > 0 && c->seconds <= 86400) return 0;
         break;
     }
-    return cli_usage("%s: '%s' is not possible; see %s %s --help", o->name, value, c->program, c->command);
+    return cli_usage("%s: '%s' is not possible; see %s %s --help", o->name, value, c->program,
+                     c->command);
 }
 
 static const struct option_row *find_option(const char *arg, unsigned command, char **value)
 {
     size_t n = strcspn(arg, "=");
     for (int i = 0; i < N_OPTIONS; i++) {
-        if (strlen(options[i].name) != n || memcmp(options[i].name, arg, n) || !(options[i].commands & command)) continue;
+        if (strlen(options[i].name) != n || memcmp(options[i].name, arg, n) ||
+            !(options[i].commands & command))
+            continue;
         *value = arg[n] ? (char *)(uintptr_t)arg + n + 1 : NULL;
         return &options[i];
     }
@@ -170,19 +206,23 @@ static int parse(struct cli *c, const struct command *cmd, int argc, char **argv
 {
     for (int i = 2; i < argc; i++) {
         char *value = NULL;
-        if ((argv[i][0] != '-' || !argv[i][1]) && (cmd->bit & ON_INPUTS)) { /* a bare file is an input */
+        if ((argv[i][0] != '-' || !argv[i][1]) &&
+            (cmd->bit & ON_INPUTS)) { /* a bare file is an input */
             c->inputs[c->n_inputs++] = argv[i];
             continue;
         }
         const struct option_row *o = find_option(argv[i], cmd->bit, &value);
-        if (!o) return cli_usage("%s has no option '%s'; see %s %s --help", cmd->name, argv[i], c->program, cmd->name);
+        if (!o)
+            return cli_usage("%s has no option '%s'; see %s %s --help", cmd->name, argv[i],
+                             c->program, cmd->name);
         if (o->id == O_HELP) {
             help_command(stdout, c->program, cmd);
             return INFR_OK;
         }
         if (!o->argument && value) return cli_usage("%s takes no value", o->name);
         if (o->argument && !value) {
-            if (i + 1 == argc) return cli_usage("%s needs a value: %s=%s", o->name, o->name, o->argument);
+            if (i + 1 == argc)
+                return cli_usage("%s needs a value: %s=%s", o->name, o->name, o->argument);
             value = argv[++i];
         }
         int code = apply(c, o, value);

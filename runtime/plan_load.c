@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Validation of the plan. After it, every index, offset and string of every table may be used without a further check;
- * what depends on symbol values (sizes, offsets, slice counts) is checked when a session binds them.
+ * Validation of the plan. After it, every index, offset and string of every table may be used
+ * without a further check; what depends on symbol values (sizes, offsets, slice counts) is checked
+ * when a session binds them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,24 +15,27 @@
 
 static int damaged(struct infr_status *st, const char *what, uint64_t row)
 {
-    return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: %s %llu is wrong", what, (unsigned long long)row);
+    return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: %s %llu is wrong", what,
+                   (unsigned long long)row);
 }
 
 /* Rows of a later minor version are longer; then, or when badly aligned, they are copied. */
-static int load_table(struct infr_engine *e, struct infr_table t, const char *name, size_t row_bytes, const void **out,
-                      uint32_t *out_n, struct infr_status *st)
+static int load_table(struct infr_engine *e, struct infr_table t, const char *name,
+                      size_t row_bytes, const void **out, uint32_t *out_n, struct infr_status *st)
 {
     *out = NULL;
     *out_n = 0;
     if (!t.count) return INFR_OK;
     if (t.stride < row_bytes || (uint64_t)t.count * t.stride > e->blob_bytes ||
         t.offset > e->blob_bytes - (uint64_t)t.count * t.stride)
-        return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: table %s lies outside the plan", name);
+        return rt_fail(st, INFR_ENVIRONMENT,
+                       "the engine is damaged: table %s lies outside the plan", name);
     const unsigned char *rows = e->blob + t.offset;
     if (t.stride != row_bytes || (uintptr_t)rows % 8) {
         unsigned char *copy = malloc(row_bytes * t.count);
         if (!copy) return rt_fail_memory(st, "the plan", (uint64_t)row_bytes * t.count);
-        for (uint32_t i = 0; i < t.count; i++) memcpy(copy + row_bytes * i, rows + (size_t)t.stride * i, row_bytes);
+        for (uint32_t i = 0; i < t.count; i++)
+            memcpy(copy + row_bytes * i, rows + (size_t)t.stride * i, row_bytes);
         e->copies[e->n_copies++] = copy;
         rows = copy;
     }
@@ -40,24 +44,29 @@ static int load_table(struct infr_engine *e, struct infr_table t, const char *na
     return INFR_OK;
 }
 
-int rt_plan_load(struct infr_engine *e, const void *plan, uint64_t plan_bytes, struct infr_status *st)
+int rt_plan_load(struct infr_engine *e, const void *plan, uint64_t plan_bytes,
+                 struct infr_status *st)
 {
-    if (plan_bytes < sizeof e->h) return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: its plan is too short");
+    if (plan_bytes < sizeof e->h)
+        return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: its plan is too short");
     memcpy(&e->h, plan, sizeof e->h);
-    if (e->h.magic != INFR_MAGIC) return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: its plan has no magic number");
+    if (e->h.magic != INFR_MAGIC)
+        return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: its plan has no magic number");
     if (e->h.major != INFR_VERSION_MAJOR)
-        return rt_fail(st, INFR_ENVIRONMENT, "the plan has format version %u.%u; this runtime reads %d.x", e->h.major, e->h.minor,
-                       INFR_VERSION_MAJOR);
-    if (e->h.header_bytes < sizeof e->h || e->h.blob_bytes > plan_bytes || e->h.header_bytes > e->h.blob_bytes)
+        return rt_fail(st, INFR_ENVIRONMENT,
+                       "the plan has format version %u.%u; this runtime reads %d.x", e->h.major,
+                       e->h.minor, INFR_VERSION_MAJOR);
+    if (e->h.header_bytes < sizeof e->h || e->h.blob_bytes > plan_bytes ||
+        e->h.header_bytes > e->h.blob_bytes)
         return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: its plan is cut off");
     e->blob = plan;
     e->blob_bytes = e->h.blob_bytes;
-#define X(field, type)                                                                                       \
-    {                                                                                                        \
-        const void *rows;                                                                                    \
-        int code = load_table(e, e->h.field, #field, sizeof(type), &rows, &e->n_##field, st);                \
-        if (code) return code;                                                                               \
-        e->field = rows;                                                                                     \
+#define X(field, type)                                                                        \
+    {                                                                                         \
+        const void *rows;                                                                     \
+        int code = load_table(e, e->h.field, #field, sizeof(type), &rows, &e->n_##field, st); \
+        if (code) return code;                                                                \
+        e->field = rows;                                                                      \
     }
     RT_TABLES(X)
 #undef X
@@ -72,9 +81,15 @@ static bool str_ok(const struct infr_engine *e, infr_str s)
 }
 
 static bool row_ok(const struct infr_engine *e, uint32_t row) { return row < e->n_dims; }
-static bool opt_row_ok(const struct infr_engine *e, uint32_t row) { return row == INFR_NONE || row < e->n_dims; }
+static bool opt_row_ok(const struct infr_engine *e, uint32_t row)
+{
+    return row == INFR_NONE || row < e->n_dims;
+}
 
-static bool range_ok(uint32_t first, uint64_t count, uint32_t n) { return count <= n && first <= n - count; }
+static bool range_ok(uint32_t first, uint64_t count, uint32_t n)
+{
+    return count <= n && first <= n - count;
+}
 
 /* A list of dim rows in the u32 pool. */
 static bool rows_ok(const struct infr_engine *e, uint32_t first, uint32_t count)
@@ -117,9 +132,11 @@ static bool symbol_ok(const struct infr_engine *e, uint32_t i)
 
 static bool io_ok(const struct infr_engine *e, const struct infr_io *io)
 {
-    return io->name && str_ok(e, io->name) && io->dtype != DT_NONE && io->dtype < DT_COUNT && io->dtype != DT_STRING &&
-           io->rank <= INFR_MAX_RANK && rows_ok(e, io->dims, io->rank) && io->buf < e->n_bufs && io->optional <= 1 &&
-           (!io->optional || in_weights(e, io->default_offset, io->default_bytes)) && e->bufs[io->buf].dtype == io->dtype;
+    return io->name && str_ok(e, io->name) && io->dtype != DT_NONE && io->dtype < DT_COUNT &&
+           io->dtype != DT_STRING && io->rank <= INFR_MAX_RANK && rows_ok(e, io->dims, io->rank) &&
+           io->buf < e->n_bufs && io->optional <= 1 &&
+           (!io->optional || in_weights(e, io->default_offset, io->default_bytes)) &&
+           e->bufs[io->buf].dtype == io->dtype;
 }
 
 static bool input_ok(const struct infr_engine *e, uint32_t i)
@@ -128,7 +145,10 @@ static bool input_ok(const struct infr_engine *e, uint32_t i)
     return io_ok(e, io) && e->bufs[io->buf].kind == INFR_BUF_INPUT && e->bufs[io->buf].io == i;
 }
 
-static bool output_ok(const struct infr_engine *e, uint32_t i) { return io_ok(e, &e->outputs[i]) && !e->outputs[i].optional; }
+static bool output_ok(const struct infr_engine *e, uint32_t i)
+{
+    return io_ok(e, &e->outputs[i]) && !e->outputs[i].optional;
+}
 
 static bool check_ok(const struct infr_engine *e, uint32_t i)
 {
@@ -157,43 +177,55 @@ static bool arg_ok(const struct infr_engine *e, uint32_t i)
 static bool launch_ok(const struct infr_engine *e, uint32_t i)
 {
     const struct infr_launch *l = &e->launches[i];
-    if (l->kernel >= e->n_kernels || !range_ok(l->args, l->n_args, e->n_args) || !rows_ok(e, l->dims, l->n_dims)) return false;
+    if (l->kernel >= e->n_kernels || !range_ok(l->args, l->n_args, e->n_args) ||
+        !rows_ok(e, l->dims, l->n_dims))
+        return false;
     for (int v = 0; v < INFR_ISA_COUNT; v++)
-        if (e->kernels[l->kernel].isa_mask >> v & 1 ? !row_ok(e, l->slices[v]) : !opt_row_ok(e, l->slices[v])) return false;
-    return l->barrier <= 1 && str_ok(e, l->name) && str_ok(e, l->loc) && str_ok(e, l->schedule) && opt_row_ok(e, l->flops) &&
-           opt_row_ok(e, l->bytes);
+        if (e->kernels[l->kernel].isa_mask >> v & 1 ? !row_ok(e, l->slices[v])
+                                                    : !opt_row_ok(e, l->slices[v]))
+            return false;
+    return l->barrier <= 1 && str_ok(e, l->name) && str_ok(e, l->loc) && str_ok(e, l->schedule) &&
+           opt_row_ok(e, l->flops) && opt_row_ok(e, l->bytes);
 }
 
 static bool step_ok(const struct infr_engine *e, uint32_t i)
 {
     const struct infr_step *s = &e->steps[i];
     if (s->kind == INFR_STEP_LAUNCH) return s->a < e->n_launches;
-    return s->kind == INFR_STEP_IF && s->a < e->n_bufs && e->bufs[s->a].dtype == DT_BOOL && s->b < e->n_blocks && s->c < e->n_blocks;
+    return s->kind == INFR_STEP_IF && s->a < e->n_bufs && e->bufs[s->a].dtype == DT_BOOL &&
+           s->b < e->n_blocks && s->c < e->n_blocks;
 }
 
-static bool block_ok(const struct infr_engine *e, uint32_t i) { return range_ok(e->blocks[i].first, e->blocks[i].count, e->n_steps); }
+static bool block_ok(const struct infr_engine *e, uint32_t i)
+{
+    return range_ok(e->blocks[i].first, e->blocks[i].count, e->n_steps);
+}
 
 static bool kernel_ok(const struct infr_engine *e, uint32_t i)
 {
     const struct infr_kernel *k = &e->kernels[i];
-    return k->symbol && str_ok(e, k->symbol) && k->isa_mask && !(k->isa_mask >> INFR_ISA_COUNT) && k->scratch_bytes <= 1u << 30;
+    return k->symbol && str_ok(e, k->symbol) && k->isa_mask && !(k->isa_mask >> INFR_ISA_COUNT) &&
+           k->scratch_bytes <= 1u << 30;
 }
 
 static bool golden_ok(const struct infr_engine *e, uint32_t i)
 {
     const struct infr_golden *g = &e->goldens[i];
-    return range_ok(g->symbols, e->n_symbols, e->n_pool_i64) && range_ok(g->outputs, e->n_outputs, e->n_golden_outputs) &&
-           isfinite(g->tolerance) && g->tolerance >= 0;
+    return range_ok(g->symbols, e->n_symbols, e->n_pool_i64) &&
+           range_ok(g->outputs, e->n_outputs, e->n_golden_outputs) && isfinite(g->tolerance) &&
+           g->tolerance >= 0;
 }
 
 static bool golden_output_ok(const struct infr_engine *e, uint32_t i)
 {
     const struct infr_golden_output *g = &e->golden_outputs[i];
     if (!range_ok(g->values, g->n_values, e->n_pool_f64) || !isfinite(g->scale)) return false;
-    return g->elems ? g->step && g->n_values && (g->n_values - 1) <= (g->elems - 1) / g->step : !g->n_values;
+    return g->elems ? g->step && g->n_values && (g->n_values - 1) <= (g->elems - 1) / g->step
+                    : !g->n_values;
 }
 
-/* The blocks under the entry are a tree and no launch is run twice: `seen` has a byte a block, then a byte a launch. */
+/* The blocks under the entry are a tree and no launch is run twice: `seen` has a byte a block, then
+ * a byte a launch. */
 static bool walk_ok(const struct infr_engine *e, uint32_t block, int depth, unsigned char *seen)
 {
     if (depth > RT_MAX_BLOCK_DEPTH || seen[block]) return false;
@@ -217,12 +249,14 @@ static int validate_blocks(const struct infr_engine *e, struct infr_status *st)
     if (!seen) return rt_fail_memory(st, "the plan", n);
     bool ok = walk_ok(e, e->h.entry_block, 0, seen);
     free(seen);
-    return ok ? INFR_OK : rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: its blocks are not a tree");
+    return ok ? INFR_OK
+              : rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: its blocks are not a tree");
 }
 
 int rt_plan_validate(const struct infr_engine *e, struct infr_status *st)
 {
-    if (!e->h.model_name || !str_ok(e, e->h.model_name) || !str_ok(e, e->h.compiler_version) || !str_ok(e, e->h.manifest))
+    if (!e->h.model_name || !str_ok(e, e->h.model_name) || !str_ok(e, e->h.compiler_version) ||
+        !str_ok(e, e->h.manifest))
         return damaged(st, "a string of the header, number", 0);
     static const struct {
         const char *name;

@@ -11,7 +11,8 @@
 
 enum { HUGE_PAGE = 2 << 20, LINE = 64 };
 
-int infr_session_create(struct infr_engine *e, struct infr_session **out_session, struct infr_status *status)
+int infr_session_create(struct infr_engine *e, struct infr_session **out_session,
+                        struct infr_status *status)
 {
     if (status) *status = (struct infr_status){0};
     *out_session = NULL;
@@ -26,7 +27,8 @@ int infr_session_create(struct infr_engine *e, struct infr_session **out_session
     s->counters = aligned_alloc(LINE, ((size_t)e->n_launches + 1) * sizeof *s->counters);
     if (!s->sym || !s->io || !s->outputs || !s->results || !s->counters) {
         infr_session_destroy(s);
-        return rt_fail_memory(status, "a session", n_io * sizeof *s->io + e->n_launches * sizeof *s->counters);
+        return rt_fail_memory(status, "a session",
+                              n_io * sizeof *s->io + e->n_launches * sizeof *s->counters);
     }
     *out_session = s;
     return INFR_OK;
@@ -53,14 +55,17 @@ void infr_session_destroy(struct infr_session *s)
 
 void infr_session_cancel(struct infr_session *s) { atomic_store(&s->cancel, true); }
 
-/* The arena only grows, a quarter more than asked so that slowly growing shapes do not map anew each time. */
+/* The arena only grows, a quarter more than asked so that slowly growing shapes do not map anew
+ * each time. */
 static int ensure_arena(struct infr_session *s, uint64_t bytes, struct infr_status *st)
 {
     if (bytes <= s->arena_bytes && s->arena) return INFR_OK;
-    uint64_t page = bytes >= HUGE_PAGE ? HUGE_PAGE : 4096, want = s->arena ? bytes + bytes / 4 : bytes;
+    uint64_t page = bytes >= HUGE_PAGE ? HUGE_PAGE : 4096,
+             want = s->arena ? bytes + bytes / 4 : bytes;
     want = (want + page) & ~(page - 1); /* at least one page */
     if (s->arena) munmap(s->arena, s->arena_bytes);
-    s->arena = mmap(NULL, want, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    s->arena = mmap(NULL, want, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                    -1, 0);
     if (s->arena == MAP_FAILED) {
         s->arena = NULL;
         s->arena_bytes = 0;
@@ -82,7 +87,8 @@ static int ensure_output(struct output_memory *m, uint64_t bytes, struct infr_st
 }
 
 /* Fills s->results with the shape's outputs and decides where each is written. */
-static int place_outputs(struct infr_session *s, const struct rt_shape *shape, const struct infr_tensor *outputs, struct infr_status *st)
+static int place_outputs(struct infr_session *s, const struct rt_shape *shape,
+                         const struct infr_tensor *outputs, struct infr_status *st)
 {
     const struct infr_engine *e = s->e;
     for (uint32_t i = 0; i < e->n_outputs; i++) {
@@ -97,10 +103,14 @@ static int place_outputs(struct infr_session *s, const struct rt_shape *shape, c
         }
         if (outputs[i].data) {
             if (outputs[i].bytes < t->bytes)
-                return rt_fail(st, INFR_BAD_INPUT, "output '%.100s' takes %llu bytes; there is room for %llu", rt_text(e, io->name),
-                               (unsigned long long)t->bytes, (unsigned long long)outputs[i].bytes);
+                return rt_fail(st, INFR_BAD_INPUT,
+                               "output '%.100s' takes %llu bytes; there is room for %llu",
+                               rt_text(e, io->name), (unsigned long long)t->bytes,
+                               (unsigned long long)outputs[i].bytes);
             if ((uintptr_t)outputs[i].data % dtype_bytes((enum dtype)io->dtype))
-                return rt_fail(st, INFR_BAD_INPUT, "output '%.100s': its memory is not aligned to its elements", rt_text(e, io->name));
+                return rt_fail(st, INFR_BAD_INPUT,
+                               "output '%.100s': its memory is not aligned to its elements",
+                               rt_text(e, io->name));
             t->data = outputs[i].data;
         } else {
             int code = ensure_output(&s->outputs[i], t->bytes, st);
@@ -133,13 +143,15 @@ static void place_args(struct infr_session *s, struct rt_shape *shape)
     if (shape->arg_arena == s->arena && !memcmp(shape->arg_io, s->io, n_io * sizeof *s->io)) return;
     for (uint32_t i = 0; i < e->n_args; i++) {
         const struct infr_arg *a = &e->args[i];
-        shape->arg[i] = (char *)buf_address(s, shape, a->buf) + (a->offset == INFR_NONE ? 0 : shape->dim[a->offset]);
+        shape->arg[i] = (char *)buf_address(s, shape, a->buf) +
+                        (a->offset == INFR_NONE ? 0 : shape->dim[a->offset]);
     }
     memcpy(shape->arg_io, s->io, n_io * sizeof *s->io);
     shape->arg_arena = s->arena;
 }
 
-/* An output that no launch writes (an input or a constant handed on, one value under two names) is copied. */
+/* An output that no launch writes (an input or a constant handed on, one value under two names) is
+ * copied. */
 static void copy_outputs(struct infr_session *s, const struct rt_shape *shape)
 {
     const struct infr_engine *e = s->e;
@@ -150,7 +162,8 @@ static void copy_outputs(struct infr_session *s, const struct rt_shape *shape)
     }
 }
 
-int infr_session_run(struct infr_session *s, const struct infr_tensor *inputs, struct infr_tensor *outputs, struct infr_status *st)
+int infr_session_run(struct infr_session *s, const struct infr_tensor *inputs,
+                     struct infr_tensor *outputs, struct infr_status *st)
 {
     const struct infr_engine *e = s->e;
     struct rt_shape *shape;
@@ -158,7 +171,8 @@ int infr_session_run(struct infr_session *s, const struct infr_tensor *inputs, s
     int code = rt_bind(s, inputs, &shape, st);
     if (code) return code;
     for (uint32_t i = 0; i < e->n_inputs; i++)
-        s->io[i] = inputs[i].data ? inputs[i].data : (void *)(uintptr_t)(e->weights + e->inputs[i].default_offset);
+        s->io[i] = inputs[i].data ? inputs[i].data
+                                  : (void *)(uintptr_t)(e->weights + e->inputs[i].default_offset);
     if ((code = place_outputs(s, shape, outputs, st))) return code;
     if ((code = ensure_arena(s, shape->arena_bytes, st))) return code;
     place_args(s, shape);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A session: binding of inputs, memory of running calls. What depends only on symbol values is computed once and kept
- * for the last few sets of values.
+ * A session: binding of inputs, memory of running calls. What depends only on symbol values is
+ * computed once and kept for the last few sets of values.
  */
 #ifndef INFC_RUNTIME_SESSION_H
 #define INFC_RUNTIME_SESSION_H
@@ -15,10 +15,12 @@ struct rt_shape {
     uint64_t used;       /* time of last use; 0 = empty */
     int64_t *sym;        /* a symbol */
     int64_t *dim;        /* a dim row */
-    int64_t *pool_dim;   /* an entry of the u32 pool: value of the dim row it names (0 where it names none) */
+    int64_t *pool_dim; /* an entry of the u32 pool: value of the dim row it names (0 where it names
+                          none) */
     uint64_t *offset;    /* a buffer: place in the arena */
     int64_t *slices;     /* a launch: slices at its kernel's level */
-    void **arg;          /* a row of the argument table: address; right for arg_base and the io addresses below */
+    void **arg; /* a row of the argument table: address; right for arg_base and the io addresses
+                   below */
     void *arg_arena;
     void **arg_io;       /* inputs, then outputs */
     uint64_t arena_bytes, sum_bytes;
@@ -53,13 +55,17 @@ struct infr_session {
     struct rt_profile *profile; /* NULL: not measured */
 };
 
-/* Symbol values of these inputs into s->sym; checks the whole contract. An input is left out when its data is NULL. */
-int rt_bind(struct infr_session *s, const struct infr_tensor *inputs, struct rt_shape **out_shape, struct infr_status *st);
+/* Symbol values of these inputs into s->sym; checks the whole contract. An input is left out when
+ * its data is NULL. */
+int rt_bind(struct infr_session *s, const struct infr_tensor *inputs, struct rt_shape **out_shape,
+            struct infr_status *st);
 
 /*
- * Dims of every input at given symbol values, for inputs that are made up: fills dtype, rank, dims, bytes and leaves data alone.
+ * Dims of every input at given symbol values, for inputs that are made up: fills dtype, rank, dims,
+ * bytes and leaves data alone.
  */
-int rt_input_shapes(struct infr_session *s, const int64_t *sym, struct infr_tensor *inputs, struct infr_status *st);
+int rt_input_shapes(struct infr_session *s, const int64_t *sym, struct infr_tensor *inputs,
+                    struct infr_status *st);
 
 /* Evaluates the dim program; false when it fails: *bad_row. */
 bool rt_dims_eval(const struct infr_engine *e, const int64_t *sym, int64_t *dim, uint32_t *bad_row);
@@ -68,6 +74,7 @@ bool rt_dims_eval(const struct infr_engine *e, const int64_t *sym, int64_t *dim,
 int rt_execute(struct infr_session *s, struct rt_shape *shape, struct infr_status *st);
 
 /* "f32[1,7]" */
-void rt_tensor_text(uint32_t dtype, uint32_t rank, const int64_t *dims, char *out, size_t out_bytes);
+void rt_tensor_text(uint32_t dtype, uint32_t rank, const int64_t *dims, char *out,
+                    size_t out_bytes);
 
 #endif

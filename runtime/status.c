@@ -18,5 +18,6 @@ int rt_fail(struct infr_status *st, int code, const char *format, ...)
 
 int rt_fail_memory(struct infr_status *st, const char *what, uint64_t bytes)
 {
-    return rt_fail(st, INFR_ENVIRONMENT, "no memory for %s (%llu bytes)", what, (unsigned long long)bytes);
+    return rt_fail(st, INFR_ENVIRONMENT, "no memory for %s (%llu bytes)", what,
+                   (unsigned long long)bytes);
 }

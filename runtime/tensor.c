@@ -11,14 +11,17 @@
 
 /* ---- memory ---- */
 
-int rt_tensor_alloc(uint32_t dtype, uint32_t rank, const int64_t *dims, uint64_t max_bytes, struct infr_tensor *out,
-                    struct infr_status *st)
+int rt_tensor_alloc(uint32_t dtype, uint32_t rank, const int64_t *dims, uint64_t max_bytes,
+                    struct infr_tensor *out, struct infr_status *st)
 {
     uint64_t bytes = dtype_bytes((enum dtype)dtype);
     bool empty = false;
     *out = (struct infr_tensor){0};
-    if (!bytes) return rt_fail(st, INFR_BAD_INPUT, "tensors of type %s cannot be used", dtype_name((enum dtype)dtype));
-    if (rank > INFR_MAX_RANK) return rt_fail(st, INFR_BAD_INPUT, "%u dims; %d are possible", rank, INFR_MAX_RANK);
+    if (!bytes)
+        return rt_fail(st, INFR_BAD_INPUT, "tensors of type %s cannot be used",
+                       dtype_name((enum dtype)dtype));
+    if (rank > INFR_MAX_RANK)
+        return rt_fail(st, INFR_BAD_INPUT, "%u dims; %d are possible", rank, INFR_MAX_RANK);
     struct infr_tensor t = {.dtype = dtype, .rank = rank};
     for (uint32_t i = 0; i < rank; i++) {
         t.dims[i] = dims[i];
@@ -29,7 +32,8 @@ int rt_tensor_alloc(uint32_t dtype, uint32_t rank, const int64_t *dims, uint64_t
     }
     t.bytes = empty ? 0 : bytes;
     if (t.bytes > max_bytes)
-        return rt_fail(st, INFR_BAD_INPUT, "the dims need %" PRIu64 " bytes; there are %" PRIu64, t.bytes, max_bytes);
+        return rt_fail(st, INFR_BAD_INPUT, "the dims need %" PRIu64 " bytes; there are %" PRIu64,
+                       t.bytes, max_bytes);
     uint64_t want = (t.bytes + 64) & ~(uint64_t)63;
     t.data = aligned_alloc(64, want);
     if (!t.data) return rt_fail_memory(st, "a tensor", want);
@@ -44,12 +48,19 @@ void rt_tensor_free(struct infr_tensor *t)
     *t = (struct infr_tensor){0};
 }
 
-uint64_t rt_tensor_elems(const struct infr_tensor *t) { return t->bytes / dtype_bytes((enum dtype)t->dtype); }
+uint64_t rt_tensor_elems(const struct infr_tensor *t)
+{
+    return t->bytes / dtype_bytes((enum dtype)t->dtype);
+}
 
 /* ---- small floats ---- */
 
 /* Exponent and mantissa bits, bias; what the top exponent means. */
-enum small_top { TOP_IEEE /* inf, nan */, TOP_NAN_ALL_ONES /* FN: only the last code */, TOP_NUMBERS };
+enum small_top {
+    TOP_IEEE /* inf, nan */,
+    TOP_NAN_ALL_ONES /* FN: only the last code */,
+    TOP_NUMBERS
+};
 
 static const struct small {
     enum dtype dtype;
@@ -81,19 +92,23 @@ double rt_small_decode(enum dtype d, uint32_t bits)
     if (s->fnuz && negative && !man && !exp) return NAN;
     if (exp == exp_top && s->top == TOP_IEEE) return man ? NAN : negative ? -INFINITY : INFINITY;
     if (exp == exp_top && s->top == TOP_NAN_ALL_ONES && man == man_one - 1) return NAN;
-    double v = exp ? ldexp(man + man_one, (int)exp - s->bias - s->man_bits) : ldexp(man, 1 - s->bias - s->man_bits);
+    double v = exp ? ldexp(man + man_one, (int)exp - s->bias - s->man_bits)
+                   : ldexp(man, 1 - s->bias - s->man_bits);
     return negative ? -v : v;
 }
 
-/* Positive v in units of the last place at its exponent, rounded: code of exponent and mantissa together. */
+/* Positive v in units of the last place at its exponent, rounded: code of exponent and mantissa
+ * together. */
 static uint32_t small_round(const struct small *s, double v)
 {
     int exp;
     frexp(v, &exp);
     exp--; /* v = 1.m * 2^exp */
     if (exp < 1 - s->bias) exp = 1 - s->bias;
-    double units = ldexp(v, s->man_bits - exp) + 0x1p52 - 0x1p52; /* rint(), which needs no libm: nearest, ties to even */
-    return (uint32_t)units + ((uint32_t)(exp + s->bias - 1) << s->man_bits); /* a carry moves into the exponent by itself */
+    double units = ldexp(v, s->man_bits - exp) + 0x1p52 -
+                   0x1p52; /* rint(), which needs no libm: nearest, ties to even */
+    return (uint32_t)units + ((uint32_t)(exp + s->bias - 1)
+                              << s->man_bits); /* a carry moves into the exponent by itself */
 }
 
 uint32_t rt_small_encode(enum dtype d, double v)
@@ -107,10 +122,14 @@ uint32_t rt_small_encode(enum dtype d, double v)
     }
     const struct small *s = small_find(d);
     if (!s) return 0;
-    uint32_t sign = signbit(v) ? 1u << (s->man_bits + s->exp_bits) : 0, all = (1u << (s->man_bits + s->exp_bits)) - 1;
+    uint32_t sign = signbit(v) ? 1u << (s->man_bits + s->exp_bits) : 0,
+             all = (1u << (s->man_bits + s->exp_bits)) - 1;
     uint32_t infinity = all & ~((1u << s->man_bits) - 1);
-    uint32_t last = s->top == TOP_IEEE ? infinity : s->top == TOP_NAN_ALL_ONES ? all - 1 : all; /* largest code in order */
-    if (isnan(v)) return s->fnuz ? all + 1 : s->top == TOP_IEEE ? infinity | 1u << (s->man_bits - 1) : all;
+    uint32_t last = s->top == TOP_IEEE           ? infinity
+                    : s->top == TOP_NAN_ALL_ONES ? all - 1
+                                                 : all; /* largest code in order */
+    if (isnan(v))
+        return s->fnuz ? all + 1 : s->top == TOP_IEEE ? infinity | 1u << (s->man_bits - 1) : all;
     uint32_t code = isinf(v) || fabs(v) > 1e300 ? last : v == 0 ? 0 : small_round(s, fabs(v));
     if (code > last) code = last;
     return s->fnuz && !code ? 0 : sign | code;
@@ -132,7 +151,8 @@ double rt_tensor_get(const struct infr_tensor *t, uint64_t i)
     switch ((enum dtype)t->dtype) {
     case DT_F64: memcpy(&d, p, 8); return d;
     case DT_F32: memcpy(&f, p, 4); return (double)f;
-    case DT_F16: case DT_BF16: memcpy(&u16, p, 2); return rt_small_decode((enum dtype)t->dtype, u16);
+    case DT_F16:
+    case DT_BF16: memcpy(&u16, p, 2); return rt_small_decode((enum dtype)t->dtype, u16);
     case DT_I2: case DT_I4: case DT_I8: return (signed char)*p;
     case DT_U2: case DT_U4: case DT_U8: case DT_BOOL: return *p;
     case DT_I16: memcpy(&i16, p, 2); return i16;
@@ -165,7 +185,8 @@ void rt_tensor_random(struct infr_tensor *t, uint64_t seed, uint32_t stream)
     uint64_t n = rt_tensor_elems(t);
     int64_t limit = 128;
     if (d == DT_BOOL) limit = 2;
-    else if (dtype_bits(d) < 8) limit = (int64_t)1 << (dtype_bits(d) - (dtype_class(d) == DTC_SINT));
+    else if (dtype_bits(d) < 8)
+        limit = (int64_t)1 << (dtype_bits(d) - (dtype_class(d) == DTC_SINT));
     unsigned char *p = t->data;
     for (uint64_t i = 0; i < n; i++, p += size) {
         if (dtype_is_float(d)) {
@@ -189,11 +210,14 @@ static void print_element(FILE *f, const struct infr_tensor *t, uint64_t i)
     case DT_U64: memcpy(&u64, p, 8); fprintf(f, "%" PRIu64, u64); return;
     case DT_BOOL: fputs(*p ? "true" : "false", f); return;
     case DT_F64: fprintf(f, "%.9g", rt_tensor_get(t, i)); return;
-    default: fprintf(f, dtype_is_float((enum dtype)t->dtype) ? "%.6g" : "%.0f", rt_tensor_get(t, i)); return;
+    default:
+        fprintf(f, dtype_is_float((enum dtype)t->dtype) ? "%.6g" : "%.0f", rt_tensor_get(t, i));
+        return;
     }
 }
 
-static void print_axis(FILE *f, const struct infr_tensor *t, uint32_t axis, uint64_t first, uint64_t stride, bool cut)
+static void print_axis(FILE *f, const struct infr_tensor *t, uint32_t axis, uint64_t first,
+                       uint64_t stride, bool cut)
 {
     if (axis == t->rank) {
         print_element(f, t, first);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tensors that own their memory, and their elements one at a time: for files, printing, random inputs and tests. */
+/* Tensors that own their memory, and their elements one at a time: for files, printing, random
+ * inputs and tests. */
 #ifndef INFC_RUNTIME_TENSOR_H
 #define INFC_RUNTIME_TENSOR_H
 
@@ -9,11 +10,11 @@
 #include "runtime/infr.h"
 
 /*
- * Zeroed memory, 64-byte aligned, for these dims. Refuses negative dims, ranks above INFR_MAX_RANK, types without a size and
- * more than max_bytes (what a hostile header may make us allocate).
+ * Zeroed memory, 64-byte aligned, for these dims. Refuses negative dims, ranks above INFR_MAX_RANK,
+ * types without a size and more than max_bytes (what a hostile header may make us allocate).
  */
-int rt_tensor_alloc(uint32_t dtype, uint32_t rank, const int64_t *dims, uint64_t max_bytes, struct infr_tensor *out,
-                    struct infr_status *st);
+int rt_tensor_alloc(uint32_t dtype, uint32_t rank, const int64_t *dims, uint64_t max_bytes,
+                    struct infr_tensor *out, struct infr_status *st);
 void rt_tensor_free(struct infr_tensor *t);
 uint64_t rt_tensor_elems(const struct infr_tensor *t);
 

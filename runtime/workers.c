@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Waiting is spinning for about 20 microseconds, then sleeping in futex(2): most launches are shorter than a sleep and
- * a wake-up take. Sleepers announce themselves before they look a last time, and wakers look for sleepers after they changed
- * the word, both sequentially consistent, so that no wake-up is lost and none is paid for nobody.
+ * Waiting is spinning for about 20 microseconds, then sleeping in futex(2): most launches are
+ * shorter than a sleep and a wake-up take. Sleepers announce themselves before they look a last
+ * time, and wakers look for sleepers after they changed the word, both sequentially consistent, so
+ * that no wake-up is lost and none is paid for nobody.
  */
 #define _GNU_SOURCE
 #include "runtime/workers.h"
@@ -69,13 +70,16 @@ static void gate_wait(struct gate *g, uint32_t old)
 static void gate_step(struct gate *g)
 {
     atomic_fetch_add(&g->word, 1);
-    if (atomic_load(&g->sleepers)) syscall(SYS_futex, &g->word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    if (atomic_load(&g->sleepers))
+        syscall(SYS_futex, &g->word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 bool rt_meet(struct rt_pool *pool, int n_workers)
 {
     uint32_t generation = atomic_load_explicit(&pool->generation.word, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&pool->arrived, 1, memory_order_acq_rel) + 1 == (uint32_t)n_workers) return true;
+    if (atomic_fetch_add_explicit(&pool->arrived, 1, memory_order_acq_rel) + 1 ==
+        (uint32_t)n_workers)
+        return true;
     gate_wait(&pool->generation, generation);
     return false;
 }
@@ -89,7 +93,8 @@ void rt_release(struct rt_pool *pool)
 static void work(struct rt_pool *pool, int number)
 {
     unsigned saved = _mm_getcsr();
-    _mm_setcsr(MXCSR_DEFAULT); /* round to nearest, no flushing of denormals: results may not depend on the caller */
+    _mm_setcsr(MXCSR_DEFAULT); /* round to nearest, no flushing of denormals: results may not depend
+                                  on the caller */
     pool->fn(pool->ctx, number, pool->n_active);
     _mm_setcsr(saved);
     if (pool->n_active > 1 && rt_meet(pool, pool->n_active)) rt_release(pool);
@@ -118,7 +123,10 @@ void rt_pool_run(struct rt_pool *pool, int n_workers, rt_worker_fn *fn, void *ct
 
 int rt_pool_size(const struct rt_pool *pool) { return pool->n_workers; }
 
-void *rt_pool_scratch(struct rt_pool *pool, int worker) { return pool->scratch + pool->scratch_stride * (size_t)worker; }
+void *rt_pool_scratch(struct rt_pool *pool, int worker)
+{
+    return pool->scratch + pool->scratch_stride * (size_t)worker;
+}
 
 static void pool_free(struct rt_pool *pool)
 {
@@ -137,7 +145,8 @@ void rt_pool_destroy(struct rt_pool *pool)
     pool_free(pool);
 }
 
-/* Returns how many workers there are, the caller included. Signals stay with the program's own threads. */
+/* Returns how many workers there are, the caller included. Signals stay with the program's own
+ * threads. */
 static int start_threads(struct rt_pool *pool, int n_workers)
 {
     sigset_t all, before;
@@ -157,11 +166,13 @@ static int start_threads(struct rt_pool *pool, int n_workers)
     return n;
 }
 
-int rt_pool_create(int n_workers, bool exact, size_t scratch_bytes, struct rt_pool **out, struct infr_status *st)
+int rt_pool_create(int n_workers, bool exact, size_t scratch_bytes, struct rt_pool **out,
+                   struct infr_status *st)
 {
     *out = NULL;
     if (n_workers < 1 || n_workers > RT_MAX_WORKERS)
-        return rt_fail(st, INFR_BAD_INPUT, "threads: %d is not between 1 and %d", n_workers, RT_MAX_WORKERS);
+        return rt_fail(st, INFR_BAD_INPUT, "threads: %d is not between 1 and %d", n_workers,
+                       RT_MAX_WORKERS);
     struct rt_pool *pool = aligned_alloc(LINE, sizeof *pool);
     if (!pool) return rt_fail_memory(st, "the worker pool", sizeof *pool);
     memset(pool, 0, sizeof *pool);
@@ -170,7 +181,8 @@ int rt_pool_create(int n_workers, bool exact, size_t scratch_bytes, struct rt_po
     if (!pool->scratch_stride) pool->scratch_stride = LINE;
     pool->scratch_bytes = pool->scratch_stride * (size_t)n_workers;
     pool->workers = aligned_alloc(LINE, sizeof *pool->workers * (size_t)n_workers);
-    pool->scratch = mmap(NULL, pool->scratch_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    pool->scratch = mmap(NULL, pool->scratch_bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pool->scratch == MAP_FAILED) pool->scratch = NULL;
     if (!pool->workers || !pool->scratch) {
         uint64_t bytes = pool->scratch_bytes;
@@ -182,7 +194,8 @@ int rt_pool_create(int n_workers, bool exact, size_t scratch_bytes, struct rt_po
     if (exact && pool->n_workers < n_workers) {
         int n = pool->n_workers;
         rt_pool_destroy(pool);
-        return rt_fail(st, INFR_ENVIRONMENT, "%d threads asked for, but the system lets only %d start", n_workers, n);
+        return rt_fail(st, INFR_ENVIRONMENT,
+                       "%d threads asked for, but the system lets only %d start", n_workers, n);
     }
     *out = pool;
     return INFR_OK;

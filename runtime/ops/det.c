@@ -29,7 +29,8 @@ static double determinant(double *a, int64_t n)
     return det;
 }
 
-OP_INLINE void det_all(enum dtype d, void *const *bufs, const int64_t *dims, int64_t begin, int64_t end)
+OP_INLINE void det_all(enum dtype d, void *const *bufs, const int64_t *dims, int64_t begin,
+                       int64_t end)
 {
     int64_t n = dims[1];
     for (int64_t m = begin; m < end; m++) {
@@ -39,11 +40,12 @@ OP_INLINE void det_all(enum dtype d, void *const *bufs, const int64_t *dims, int
     }
 }
 
-#define DET(t, id)                                                                                          \
-    void infr_op_det_##t(void *const *bufs, const int64_t *dims, int64_t begin, int64_t end, void *scratch) \
-    {                                                                                                       \
-        (void)scratch;                                                                                      \
-        det_all(id, bufs, dims, begin, end);                                                                \
+#define DET(t, id)                                                                           \
+    void infr_op_det_##t(void *const *bufs, const int64_t *dims, int64_t begin, int64_t end, \
+                         void *scratch)                                                      \
+    {                                                                                        \
+        (void)scratch;                                                                       \
+        det_all(id, bufs, dims, begin, end);                                                 \
     }
 DET(f64, DT_F64)
 DET(f32, DT_F32)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Elements for library kernels. Every function takes the dtype as a constant and is inlined, so that each kernel is
- * compiled for its own type.
+ * Elements for library kernels. Every function takes the dtype as a constant and is inlined, so
+ * that each kernel is compiled for its own type.
  */
 #ifndef INFC_RUNTIME_OPS_ELEMENT_H
 #define INFC_RUNTIME_OPS_ELEMENT_H
@@ -67,7 +67,8 @@ OP_INLINE double load_float(enum dtype d, const void *p, int64_t i)
     }
 }
 
-/* v must be exact or rounded at most to f64: sums and products of two elements round once this way. */
+/* v must be exact or rounded at most to f64: sums and products of two elements round once this way.
+ */
 OP_INLINE void store_float(enum dtype d, void *p, int64_t i, double v)
 {
     switch (d) {
@@ -103,11 +104,20 @@ OP_INLINE void store_int(enum dtype d, void *p, int64_t i, uint64_t v)
 }
 
 /* dtype_is_float() through a table is no constant to the compiler. */
-OP_INLINE bool op_is_float(enum dtype d) { return d == DT_F64 || d == DT_F32 || d == DT_F16 || d == DT_BF16; }
-OP_INLINE bool op_is_unsigned(enum dtype d) { return d == DT_U8 || d == DT_U16 || d == DT_U32 || d == DT_U64; }
+OP_INLINE bool op_is_float(enum dtype d)
+{
+    return d == DT_F64 || d == DT_F32 || d == DT_F16 || d == DT_BF16;
+}
+OP_INLINE bool op_is_unsigned(enum dtype d)
+{
+    return d == DT_U8 || d == DT_U16 || d == DT_U32 || d == DT_U64;
+}
 OP_INLINE int64_t op_bytes(enum dtype d)
 {
-    return d == DT_F64 || d == DT_I64 || d == DT_U64 ? 8 : d == DT_F32 || d == DT_I32 || d == DT_U32 ? 4 : d == DT_I8 || d == DT_U8 ? 1 : 2;
+    return d == DT_F64 || d == DT_I64 || d == DT_U64   ? 8
+           : d == DT_F32 || d == DT_I32 || d == DT_U32 ? 4
+           : d == DT_I8 || d == DT_U8                  ? 1
+                                                       : 2;
 }
 
 #endif

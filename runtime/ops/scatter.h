@@ -8,15 +8,18 @@
 enum reduction { REDUCE_none, REDUCE_add, REDUCE_mul, REDUCE_min, REDUCE_max };
 
 /* out[at] = out[at] combined with u[from] */
-OP_INLINE void combine(enum dtype d, enum reduction r, void *out, int64_t at, const void *u, int64_t from)
+OP_INLINE void combine(enum dtype d, enum reduction r, void *out, int64_t at, const void *u,
+                       int64_t from)
 {
     if (r == REDUCE_none) {
-        memcpy((char *)out + at * op_bytes(d), (const char *)u + from * op_bytes(d), (size_t)op_bytes(d));
+        memcpy((char *)out + at * op_bytes(d), (const char *)u + from * op_bytes(d),
+               (size_t)op_bytes(d));
     } else if (op_is_float(d)) {
         double a = load_float(d, out, at), b = load_float(d, u, from);
         if (r == REDUCE_add) a = a + b;
         else if (r == REDUCE_mul) a = a * b;
-        else if (b != b || (r == REDUCE_min ? b < a : b > a)) a = b; /* a NaN in a stays: no comparison holds */
+        else if (b != b || (r == REDUCE_min ? b < a : b > a))
+            a = b; /* a NaN in a stays: no comparison holds */
         store_float(d, out, at, a);
     } else {
         uint64_t a = load_int(d, out, at), b = load_int(d, u, from);
@@ -36,14 +39,18 @@ OP_INLINE int64_t scatter_index(const void *indices, int64_t index_bytes, int64_
     return v >= 0 && v < n ? v : -1;
 }
 
-/* Defines infr_op_OP_T_R for all T and R, each calling OP(dtype, reduction, bufs, dims, begin, end). */
-#define SCATTER_ONE(op, t, id, r)                                                                                      \
-    void infr_op_##op##_##t##_##r(void *const *bufs, const int64_t *dims, int64_t begin, int64_t end, void *scratch)   \
-    {                                                                                                                  \
-        (void)scratch;                                                                                                 \
-        op(id, REDUCE_##r, bufs, dims, begin, end);                                                                    \
+/* Defines infr_op_OP_T_R for all T and R, each calling OP(dtype, reduction, bufs, dims, begin,
+ * end). */
+#define SCATTER_ONE(op, t, id, r)                                                        \
+    void infr_op_##op##_##t##_##r(void *const *bufs, const int64_t *dims, int64_t begin, \
+                                  int64_t end, void *scratch)                            \
+    {                                                                                    \
+        (void)scratch;                                                                   \
+        op(id, REDUCE_##r, bufs, dims, begin, end);                                      \
     }
-#define SCATTER_ALL(op, t, id) \
-    SCATTER_ONE(op, t, id, none) SCATTER_ONE(op, t, id, add) SCATTER_ONE(op, t, id, mul) SCATTER_ONE(op, t, id, min) SCATTER_ONE(op, t, id, max)
+#define SCATTER_ALL(op, t, id)                                                          \
+    SCATTER_ONE(op, t, id, none)                                                        \
+    SCATTER_ONE(op, t, id, add) SCATTER_ONE(op, t, id, mul) SCATTER_ONE(op, t, id, min) \
+        SCATTER_ONE(op, t, id, max)
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A slice is one combination of coordinates before the axis: a contiguous block of x, which no other slice's updates reach. */
+/* A slice is one combination of coordinates before the axis: a contiguous block of x, which no
+ * other slice's updates reach. */
 #include "runtime/infr.h"
 #include "runtime/ops/scatter.h"
 
@@ -17,21 +18,24 @@ OP_INLINE int64_t index_block(int64_t o, int64_t axis, const int64_t *x_dims, co
     return block;
 }
 
-OP_INLINE void scatter_elements(enum dtype d, enum reduction r, void *const *bufs, const int64_t *dims, int64_t begin, int64_t end)
+OP_INLINE void scatter_elements(enum dtype d, enum reduction r, void *const *bufs,
+                                const int64_t *dims, int64_t begin, int64_t end)
 {
     int64_t index_bytes = dims[0], rank = dims[1], axis = dims[2], inner = 1, i_inner = 1;
     const int64_t *x_dims = dims + 3, *i_dims = dims + 3 + rank;
     for (int64_t a = axis + 1; a < rank; a++) inner *= x_dims[a], i_inner *= i_dims[a];
     int64_t n = x_dims[axis], block = n * inner, i_block = i_dims[axis] * i_inner;
     if (bufs[3] != bufs[0] && begin < end && block)
-        memcpy((char *)bufs[3] + begin * block * op_bytes(d), (const char *)bufs[0] + begin * block * op_bytes(d),
+        memcpy((char *)bufs[3] + begin * block * op_bytes(d),
+               (const char *)bufs[0] + begin * block * op_bytes(d),
                (size_t)((end - begin) * block * op_bytes(d)));
     if (!i_block) return;
     for (int64_t o = begin; o < end; o++) {
         int64_t first = index_block(o, axis, x_dims, i_dims), at[INFR_MAX_RANK] = {0}, offset = 0;
         if (first < 0) continue;
         first *= i_block;
-        for (int64_t i = 0; i < i_block; i++) { /* offset: of the coordinates behind the axis, in x */
+        for (int64_t i = 0; i < i_block;
+             i++) { /* offset: of the coordinates behind the axis, in x */
             int64_t v = scatter_index(bufs[1], index_bytes, first + i, n);
             if (v >= 0) combine(d, r, bufs[3], o * block + v * inner + offset, bufs[2], first + i);
             int64_t stride = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The k best of each row, in order. The indices' place in the output holds a heap of the best k so far, the worst on top; sorting it in
- * place leaves the result, so that no other memory is needed.
+ * The k best of each row, in order. The indices' place in the output holds a heap of the best k so
+ * far, the worst on top; sorting it in place leaves the result, so that no other memory is needed.
  */
 #include "runtime/ops/element.h"
 
@@ -29,7 +29,8 @@ struct row {
 /* Does element a rank behind b? */
 OP_INLINE bool behind(enum dtype d, bool largest, const struct row *r, int64_t a, int64_t b)
 {
-    uint64_t ka = key_of(d, largest, r->x, r->x_first + a * r->stride), kb = key_of(d, largest, r->x, r->x_first + b * r->stride);
+    uint64_t ka = key_of(d, largest, r->x, r->x_first + a * r->stride),
+             kb = key_of(d, largest, r->x, r->x_first + b * r->stride);
     return ka != kb ? ka < kb : a > b;
 }
 
@@ -40,7 +41,8 @@ OP_INLINE void sift(enum dtype d, bool largest, const struct row *r, int64_t at,
     for (;;) {
         int64_t child = 2 * at + 1;
         if (child >= n) break;
-        if (child + 1 < n && behind(d, largest, r, r->index[(child + 1) * s], r->index[child * s])) child++;
+        if (child + 1 < n && behind(d, largest, r, r->index[(child + 1) * s], r->index[child * s]))
+            child++;
         if (!behind(d, largest, r, r->index[child * s], moved)) break;
         r->index[at * s] = r->index[child * s];
         at = child;
@@ -66,7 +68,8 @@ OP_INLINE void topk_row(enum dtype d, bool largest, const struct row *r, int64_t
     }
 }
 
-OP_INLINE void topk(enum dtype d, void *const *bufs, const int64_t *dims, int64_t begin, int64_t end)
+OP_INLINE void topk(enum dtype d, void *const *bufs, const int64_t *dims, int64_t begin,
+                    int64_t end)
 {
     int64_t n = dims[1], inner = dims[2], k = dims[3], bytes = op_bytes(d);
     if (k == 0) return;
@@ -77,14 +80,16 @@ OP_INLINE void topk(enum dtype d, void *const *bufs, const int64_t *dims, int64_
         else topk_row(d, false, &r, n, k);
         for (int64_t j = 0; j < k; j++)
             memcpy((char *)bufs[1] + (out_first + j * inner) * bytes,
-                   (const char *)bufs[0] + (r.x_first + r.index[j * inner] * inner) * bytes, (size_t)bytes);
+                   (const char *)bufs[0] + (r.x_first + r.index[j * inner] * inner) * bytes,
+                   (size_t)bytes);
     }
 }
 
-#define TOPK(t, id)                                                                                               \
-    void infr_op_topk_##t(void *const *bufs, const int64_t *dims, int64_t begin, int64_t end, void *scratch)      \
-    {                                                                                                             \
-        (void)scratch;                                                                                            \
-        topk(id, bufs, dims, begin, end);                                                                         \
+#define TOPK(t, id)                                                                           \
+    void infr_op_topk_##t(void *const *bufs, const int64_t *dims, int64_t begin, int64_t end, \
+                          void *scratch)                                                      \
+    {                                                                                         \
+        (void)scratch;                                                                        \
+        topk(id, bufs, dims, begin, end);                                                     \
     }
 INFR_LIB_DTYPES(TOPK)

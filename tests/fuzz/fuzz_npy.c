@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FILE *f = open_memstream(&text, &n);
         if (!f || used > size || rt_npy_write(f, &t) || fclose(f)) abort();
         if (rt_npy_read((unsigned char *)text, n, (enum dtype)t.dtype, &back, &used, NULL)) abort();
-        if (back.dtype != t.dtype || back.bytes != t.bytes || memcmp(back.data, t.data, t.bytes)) abort();
+        if (back.dtype != t.dtype || back.bytes != t.bytes || memcmp(back.data, t.data, t.bytes))
+            abort();
         free(text);
         rt_tensor_free(&back);
         rt_tensor_free(&t);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The .npz reader: zip directory, inflate, and the arrays in it. Damaged check sums would hide inflate, so it is also tried alone. */
+/* The .npz reader: zip directory, inflate, and the arrays in it. Damaged check sums would hide
+ * inflate, so it is also tried alone. */
 #include <stdlib.h>
 
 #include "runtime/io.h"
@@ -15,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             const struct rt_npz_member *m = &z.members[i];
             struct infr_tensor t;
             if (!rt_npz_read(&z, i, DT_NONE, &t, NULL)) rt_tensor_free(&t);
-            if (m->method == 8) rt_inflate(m->packed, m->packed_bytes, out, m->bytes < 4096 ? m->bytes : 4096);
+            if (m->method == 8)
+                rt_inflate(m->packed, m->packed_bytes, out, m->bytes < 4096 ? m->bytes : 4096);
         }
         rt_npz_close(&z);
     }

@@ -17,7 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FILE *f = open_memstream(&text, &n);
     if (!f || rt_pb_write(f, "name", &t) || fclose(f)) abort();
     if (rt_pb_read((unsigned char *)text, n, &back, NULL)) abort();
-    if (back.dtype != t.dtype || back.bytes != t.bytes || memcmp(back.data, t.data, t.bytes)) abort();
+    if (back.dtype != t.dtype || back.bytes != t.bytes || memcmp(back.data, t.data, t.bytes))
+        abort();
     free(text);
     rt_tensor_free(&back);
     rt_tensor_free(&t);

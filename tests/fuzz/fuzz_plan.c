@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The plan of an engine: validation, then binding of made-up shapes. No kernel is called: code is trusted to fit its plan. */
+/* The plan of an engine: validation, then binding of made-up shapes. No kernel is called: code is
+ * trusted to fit its plan. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void kernel(void *const *bufs, const int64_t *dims, int64_t begin, int64_t end, void *scratch)
+static void kernel(void *const *bufs, const int64_t *dims, int64_t begin, int64_t end,
+                   void *scratch)
 {
     (void)bufs, (void)dims, (void)begin, (void)end, (void)scratch;
 }

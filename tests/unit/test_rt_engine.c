@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The runtime on a plan written by hand; expected values are computed here in another way than the kernels do. */
+/* The runtime on a plan written by hand; expected values are computed here in another way than the
+ * kernels do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +36,8 @@ static double expect(int64_t n)
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < 4; j++) {
             int v = (int)tp_weights[16 + j];
-            for (int64_t k = 0; k < 3; k++) v += (int)x_data[3 * i + k] * (int)tp_weights[4 * k + j];
+            for (int64_t k = 0; k < 3; k++)
+                v += (int)x_data[3 * i + k] * (int)tp_weights[4 * k + j];
             want_y[4 * i + j] = v > 0 ? (float)v : 0;
             sum += v > 0 ? v : 0;
         }
@@ -82,7 +84,8 @@ static void test_runs(void **state)
         assert_string_equal(infr_engine_isa(e), "v2");
         assert_int_equal(infr_session_create(e, &s, NULL), 0);
         for (int round = 0; round < 20; round++)
-            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) run_and_check(s, sizes[i], (unsigned char)((i + (size_t)round) % 2));
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+                run_and_check(s, sizes[i], (unsigned char)((i + (size_t)round) % 2));
         infr_session_destroy(s);
         infr_engine_close(e);
     }
@@ -166,7 +169,8 @@ static void test_contract(void **state)
     check_note(s, in, "input 'x': f32[n,3] expected, got impossible dims f32[-1,3]");
     fill_inputs(in, 2, &flip);
     in[0].dims[0] = INT64_MAX / 2;
-    check_note(s, in, "input 'x': f32[n,3] expected, got impossible dims f32[4611686018427387903,3]");
+    check_note(s, in,
+               "input 'x': f32[n,3] expected, got impossible dims f32[4611686018427387903,3]");
     fill_inputs(in, 2, &flip);
     in[0].bytes = 23;
     check_note(s, in, "input 'x': f32[2,3] takes 24 bytes, got 23");
@@ -193,7 +197,9 @@ static void test_checks(void **state)
     assert_int_equal(infr_session_create(e, &s, NULL), 0);
     run_and_check(s, 4, 0);
     fill_inputs(in, 5, &flip);
-    check_note(s, in, "the inputs' shapes do not fit: n*4 <= 16 expected, got 20 and 16 with n = 5: n is not negative");
+    check_note(s, in,
+               "the inputs' shapes do not fit: n*4 <= 16 expected, got 20 and 16 with n = 5: n is "
+               "not negative");
     infr_session_destroy(s);
     infr_engine_close(e);
 }
@@ -223,7 +229,8 @@ static void test_optional(void **state)
     struct test_plan p = plan;
     struct infr_tensor in[2], out[5] = {{0}};
     struct infr_status st;
-    p.inputs[1].optional = 1, p.inputs[1].default_offset = 0, p.inputs[1].default_bytes = 1; /* low byte of 1.0f: false */
+    p.inputs[1].optional = 1, p.inputs[1].default_offset = 0,
+    p.inputs[1].default_bytes = 1; /* low byte of 1.0f: false */
     struct infr_engine *e = open_plan(&p, 2);
     struct infr_session *s;
     assert_int_equal(infr_session_create(e, &s, NULL), 0);
@@ -251,7 +258,9 @@ static void test_longer_rows(void **state)
     memcpy(blob, &plan, sizeof plan);
     h.minor = 9, h.blob_bytes = sizeof blob;
     h.launches.offset = sizeof plan + 4, h.launches.stride += 12;
-    for (size_t i = 0; i < 6; i++) memcpy(blob + h.launches.offset + i * h.launches.stride, &plan.launches[i], sizeof plan.launches[i]);
+    for (size_t i = 0; i < 6; i++)
+        memcpy(blob + h.launches.offset + i * h.launches.stride, &plan.launches[i],
+               sizeof plan.launches[i]);
     memcpy(blob, &h, sizeof h);
     assert_int_equal(infr_engine_open(&image, &opt, &e, NULL), 0);
     assert_int_equal(infr_session_create(e, &s, NULL), 0);
@@ -334,7 +343,8 @@ static void test_refused(void **state)
     REFUSED(p.inputs[0].buf = 2)
     REFUSED(p.inputs[0].name = 0)
     REFUSED((p.inputs[0].optional = 1, p.inputs[0].default_bytes = 1000))
-    REFUSED((p.inputs[0].optional = 1, p.inputs[0].default_offset = UINT64_MAX, p.inputs[0].default_bytes = 2))
+    REFUSED((p.inputs[0].optional = 1, p.inputs[0].default_offset = UINT64_MAX,
+             p.inputs[0].default_bytes = 2))
     REFUSED(p.outputs[1].buf = 9)
     REFUSED(p.bufs[0].kind = 4)
     REFUSED(p.bufs[0].bytes = TP_DIMS)
@@ -373,7 +383,8 @@ static void test_refused(void **state)
     REFUSED(p.golden_outputs[1].values = TP_ROWS)
 }
 
-/* Every byte changed in several ways: the plan is refused, or binding inputs to it is safe (with ASan: touches nothing outside). */
+/* Every byte changed in several ways: the plan is refused, or binding inputs to it is safe (with
+ * ASan: touches nothing outside). */
 static void test_mutations(void **state)
 {
     (void)state;
@@ -394,7 +405,8 @@ static void test_mutations(void **state)
             n_open++;
             assert_int_equal(infr_session_create(e, &s, NULL), 0);
             fill_inputs(in, 3, &flip);
-            if (infr_engine_inputs(e) == 2 && infr_engine_outputs(e) == 5) infr_session_shapes(s, in, out, NULL);
+            if (infr_engine_inputs(e) == 2 && infr_engine_outputs(e) == 5)
+                infr_session_shapes(s, in, out, NULL);
             for (uint32_t i = 0; i < infr_engine_inputs(e); i++) {
                 struct infr_io_info info;
                 infr_engine_input(e, i, &info);
@@ -414,10 +426,12 @@ int main(int argc, char **argv)
         return !f || fwrite(&plan, sizeof plan, 1, f) != 1 || fclose(f);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs),        cmocka_unit_test(test_two_sessions), cmocka_unit_test(test_own_outputs),
-        cmocka_unit_test(test_contract),    cmocka_unit_test(test_checks),       cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_optional),    cmocka_unit_test(test_longer_rows),  cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_runs),        cmocka_unit_test(test_two_sessions),
+        cmocka_unit_test(test_own_outputs), cmocka_unit_test(test_contract),
+        cmocka_unit_test(test_checks),      cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_optional),    cmocka_unit_test(test_longer_rows),
+        cmocka_unit_test(test_levels),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

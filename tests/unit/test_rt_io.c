@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Readers on files that numpy, ml_dtypes and onnx wrote (tests/fuzz/corpus), and the writers through the readers. */
+/* Readers on files that numpy, ml_dtypes and onnx wrote (tests/fuzz/corpus), and the writers
+ * through the readers. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <setjmp.h>
@@ -26,7 +27,8 @@ static struct rt_bytes load(const char *kind, const char *name)
     return b;
 }
 
-static void check(const struct infr_tensor *t, enum dtype d, uint32_t rank, const int64_t *dims, const double *values)
+static void check(const struct infr_tensor *t, enum dtype d, uint32_t rank, const int64_t *dims,
+                  const double *values)
 {
     uint64_t n = 1;
     assert_int_equal(t->dtype, d);
@@ -37,10 +39,12 @@ static void check(const struct infr_tensor *t, enum dtype d, uint32_t rank, cons
     }
     assert_int_equal(rt_tensor_elems(t), n);
     for (uint64_t i = 0; i < n; i++)
-        if (rt_tensor_get(t, i) != values[i]) fail_msg("element %d is %g, expected %g", (int)i, rt_tensor_get(t, i), values[i]);
+        if (rt_tensor_get(t, i) != values[i])
+            fail_msg("element %d is %g, expected %g", (int)i, rt_tensor_get(t, i), values[i]);
 }
 
-static void npy(const char *name, enum dtype want, enum dtype d, uint32_t rank, const int64_t *dims, const double *values)
+static void npy(const char *name, enum dtype want, enum dtype d, uint32_t rank, const int64_t *dims,
+                const double *values)
 {
     struct rt_bytes b = load("npy", name);
     struct infr_tensor t;
@@ -105,23 +109,38 @@ static void test_npy_hostile(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "", "{", "{}", "{'descr': '<f4', 'fortran_order': False}", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}",
-        "{'descr': '<f4', 'descr': '<f4', 'shape': (2,)}", "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (2}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1,1,1,1,1)}", "{'descr': '<f3', 'fortran_order': False, 'shape': (2,)}",
-        "{'descr': '|O', 'fortran_order': False, 'shape': (2,)}", "{'descr': '', 'fortran_order': False, 'shape': (2,)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000,)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x",
-        "{'descr': '<U4', 'fortran_order': False, 'shape': (2,)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}",
+        "",
+        "{",
+        "{}",
+        "{'descr': '<f4', 'fortran_order': False}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}",
+        "{'descr': '<f4', 'descr': '<f4', 'shape': (2,)}",
+        "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1,1,1,1,1)}",
+        "{'descr': '<f3', 'fortran_order': False, 'shape': (2,)}",
+        "{'descr': '|O', 'fortran_order': False, 'shape': (2,)}",
+        "{'descr': '', 'fortran_order': False, 'shape': (2,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x",
+        "{'descr': '<U4', 'fortran_order': False, 'shape': (2,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}",
     };
     struct infr_tensor t;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (!read_dict(bad[i], 8, DT_NONE, &t)) fail_msg("%s", bad[i]);
         assert_null(t.data);
     }
-    assert_int_equal(read_dict("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }  \n", 8, DT_NONE, &t), 0);
+    assert_int_equal(
+        read_dict("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }  \n", 8, DT_NONE, &t),
+        0);
     rt_tensor_free(&t);
-    assert_int_not_equal(read_dict("{'descr': '|i1', 'fortran_order': False, 'shape': (8,), }", 8, DT_I4, &t), 0); /* 9 is no i4 */
+    assert_int_not_equal(
+        read_dict("{'descr': '|i1', 'fortran_order': False, 'shape': (8,), }", 8, DT_I4, &t),
+        0); /* 9 is no i4 */
 }
 
 /* ---- npz ---- */
@@ -151,7 +170,9 @@ static void test_npz(void **state)
         rt_tensor_free(&t);
         assert_int_equal(rt_npz_read(&z, 1, DT_NONE, &t, NULL), 0);
         assert_int_equal(rt_tensor_elems(&t), 200);
-        for (uint64_t i = 0; i < 200; i++) sum += (f ? -1 : 1) * rt_tensor_get(&t, i) * (double)(i + 1); /* the same array in both */
+        for (uint64_t i = 0; i < 200; i++)
+            sum +=
+                (f ? -1 : 1) * rt_tensor_get(&t, i) * (double)(i + 1); /* the same array in both */
         rt_tensor_free(&t);
         rt_npz_close(&z);
         free(b.data);
@@ -230,7 +251,8 @@ static void test_hashes(void **state)
 
 /* ---- pb ---- */
 
-static void pb(const char *name, enum dtype d, uint32_t rank, const int64_t *dims, const double *values)
+static void pb(const char *name, enum dtype d, uint32_t rank, const int64_t *dims,
+               const double *values)
 {
     struct rt_bytes b = load("pb", name);
     struct infr_tensor t, again;
@@ -250,7 +272,8 @@ static void pb(const char *name, enum dtype d, uint32_t rank, const int64_t *dim
     for (size_t i = 0; i < b.n; i++) {
         unsigned char *cut = malloc(i + 1);
         memcpy(cut, b.data, i);
-        if (!rt_pb_read(cut, i, &t, NULL)) rt_tensor_free(&t); /* a cut name at the end is no damage */
+        if (!rt_pb_read(cut, i, &t, NULL))
+            rt_tensor_free(&t); /* a cut name at the end is no damage */
         memcpy(cut, b.data, i);
         free(cut);
         b.data[i] ^= 0x7f;
@@ -291,8 +314,10 @@ static void test_pb_refused(void **state)
     assert_int_equal(rt_pb_read(b.data, b.n, &t, &st), INFR_BAD_INPUT);
     free(b.data);
     /* dims 2^40, no data; dims beyond 12; a field longer than the file */
-    static const unsigned char big[] = {8, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20, 16, 1}, many[] = {10, 13, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 16, 1},
-                               lone[] = {16, 1, 74, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1};
+    static const unsigned char big[] = {8, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20, 16, 1},
+                               many[] = {10, 13, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 16, 1},
+                               lone[] = {16,   1,    74,   0xff, 0xff, 0xff, 0xff,
+                                         0xff, 0xff, 0xff, 0xff, 0xff, 1};
     assert_int_equal(rt_pb_read(big, sizeof big, &t, &st), INFR_BAD_INPUT);
     assert_int_equal(rt_pb_read(many, sizeof many, &t, &st), INFR_BAD_INPUT);
     assert_int_equal(rt_pb_read(lone, sizeof lone, &t, &st), INFR_BAD_INPUT);
@@ -313,7 +338,8 @@ static void test_npy_write(void **state)
         assert_int_equal(rt_npy_write(f, &t), 0);
         fclose(f);
         assert_int_equal((n - t.bytes) % 64, 0);
-        if (rt_npy_read((unsigned char *)text, n, d, &back, &used, NULL)) fail_msg("%s", dtype_name(d));
+        if (rt_npy_read((unsigned char *)text, n, d, &back, &used, NULL))
+            fail_msg("%s", dtype_name(d));
         assert_int_equal(back.dtype, d);
         assert_memory_equal(back.data, t.data, t.bytes);
         rt_tensor_free(&back);
@@ -331,17 +357,33 @@ static void test_small_floats(void **state)
         uint32_t code;
         double back;
     } rows[] = {
-        {DT_F16, 1, 0x3c00, 1}, {DT_F16, 65504, 0x7bff, 65504}, {DT_F16, 65520, 0x7c00, INFINITY}, {DT_F16, 0x1p-24, 1, 0x1p-24},
-        {DT_F16, 0x1p-25, 0, 0}, {DT_F16, 0x1.8p-24, 2, 0x1p-23}, {DT_F16, -0.0, 0x8000, 0}, {DT_F16, 2049, 0x6800, 2048},
-        {DT_BF16, 1.00390625, 0x3f80, 1}, {DT_BF16, -2, 0xc000, -2}, {DT_F8E4M3FN, 448, 0x7e, 448}, {DT_F8E4M3FN, 0x1p-9, 1, 0x1p-9},
-        {DT_F8E5M2, 57344, 0x7b, 57344}, {DT_F8E4M3FNUZ, 1, 0x40, 1}, {DT_F8E5M2FNUZ, 1, 0x40, 1}, {DT_F4E2M1, 6, 7, 6}, {DT_F4E2M1, 0.5, 1, 0.5},
-        {DT_F4E2M1, 2.5, 4, 2}, {DT_F8E8M0, 1, 127, 1}, {DT_F8E8M0, 0x1p-127, 0, 0x1p-127},
+        {DT_F16, 1, 0x3c00, 1},
+        {DT_F16, 65504, 0x7bff, 65504},
+        {DT_F16, 65520, 0x7c00, INFINITY},
+        {DT_F16, 0x1p-24, 1, 0x1p-24},
+        {DT_F16, 0x1p-25, 0, 0},
+        {DT_F16, 0x1.8p-24, 2, 0x1p-23},
+        {DT_F16, -0.0, 0x8000, 0},
+        {DT_F16, 2049, 0x6800, 2048},
+        {DT_BF16, 1.00390625, 0x3f80, 1},
+        {DT_BF16, -2, 0xc000, -2},
+        {DT_F8E4M3FN, 448, 0x7e, 448},
+        {DT_F8E4M3FN, 0x1p-9, 1, 0x1p-9},
+        {DT_F8E5M2, 57344, 0x7b, 57344},
+        {DT_F8E4M3FNUZ, 1, 0x40, 1},
+        {DT_F8E5M2FNUZ, 1, 0x40, 1},
+        {DT_F4E2M1, 6, 7, 6},
+        {DT_F4E2M1, 0.5, 1, 0.5},
+        {DT_F4E2M1, 2.5, 4, 2},
+        {DT_F8E8M0, 1, 127, 1},
+        {DT_F8E8M0, 0x1p-127, 0, 0x1p-127},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_int_equal(rt_small_encode(rows[i].d, rows[i].v), rows[i].code);
         assert_true(rt_small_decode(rows[i].d, rows[i].code) == rows[i].back);
     }
-    for (enum dtype d = DT_F16; d <= DT_F4E2M1; d++) /* decoding and encoding again changes no number */
+    for (enum dtype d = DT_F16; d <= DT_F4E2M1;
+         d++) /* decoding and encoding again changes no number */
         for (uint32_t code = 0; code < 1u << dtype_bits(d); code++) {
             double v = rt_small_decode(d, code);
             if (isnan(v)) assert_true(isnan(rt_small_decode(d, rt_small_encode(d, v))));
@@ -359,7 +401,8 @@ static void test_random(void **state)
     assert_int_equal(rt_tensor_alloc(DT_F32, 1, DIMS(1000), 10000, &t, NULL), 0);
     rt_tensor_random(&t, 0, 0);
     /* top 21 bits of the first output, less one half of the range */
-    assert_true(((float *)t.data)[0] == (float)((double)(0xe220a8397b1dcdafull >> 43) / 1048576 - 1));
+    assert_true(((float *)t.data)[0] ==
+                (float)((double)(0xe220a8397b1dcdafull >> 43) / 1048576 - 1));
     double sum = 0;
     for (uint64_t i = 0; i < 1000; i++) {
         double v = rt_tensor_get(&t, i);
@@ -371,7 +414,8 @@ static void test_random(void **state)
     static const struct {
         enum dtype d;
         double limit;
-    } limits[] = {{DT_BOOL, 2}, {DT_I4, 8}, {DT_U4, 16}, {DT_I2, 2}, {DT_U2, 4}, {DT_I64, 128}, {DT_U8, 128}, {DT_I8, 128}};
+    } limits[] = {{DT_BOOL, 2}, {DT_I4, 8},    {DT_U4, 16},  {DT_I2, 2},
+                  {DT_U2, 4},   {DT_I64, 128}, {DT_U8, 128}, {DT_I8, 128}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         double most = 0;
         assert_int_equal(rt_tensor_alloc(limits[i].d, 1, DIMS(4000), 100000, &t, NULL), 0);
@@ -389,10 +433,12 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_npy),     cmocka_unit_test(test_npy_hostile),  cmocka_unit_test(test_npz),
-        cmocka_unit_test(test_npz_damaged), cmocka_unit_test(test_npz_write), cmocka_unit_test(test_hashes),
-        cmocka_unit_test(test_pb),      cmocka_unit_test(test_pb_refused),   cmocka_unit_test(test_npy_write),
-        cmocka_unit_test(test_small_floats), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_npy),       cmocka_unit_test(test_npy_hostile),
+        cmocka_unit_test(test_npz),       cmocka_unit_test(test_npz_damaged),
+        cmocka_unit_test(test_npz_write), cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_pb),        cmocka_unit_test(test_pb_refused),
+        cmocka_unit_test(test_npy_write), cmocka_unit_test(test_small_floats),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,8 @@ static double get(enum dtype d, const void *p, int64_t i)
     return rt_tensor_get(&t, (uint64_t)i);
 }
 
-/* Every f16 and bf16 code and the midpoints between them, against the runtime's other conversion. */
+/* Every f16 and bf16 code and the midpoints between them, against the runtime's other conversion.
+ */
 static void test_conversions(void **state)
 {
     (void)state;
@@ -40,8 +41,11 @@ static void test_conversions(void **state)
         if (isnan(w)) assert_true(isnan(g));
         else assert_true((double)g == w && f32_to_bf16(g) == c);
         for (int step = -1; step <= 1 && isfinite(v); step++) {
-            float mid = f32_of_bits(bits_of_f32((float)((v + rt_small_decode(DT_F16, c + 1 < 65536 ? c + 1 : c)) / 2)) + (uint32_t)step);
-            if (isfinite(mid)) assert_int_equal(f32_to_f16(mid), rt_small_encode(DT_F16, (double)mid));
+            float mid = f32_of_bits(
+                bits_of_f32((float)((v + rt_small_decode(DT_F16, c + 1 < 65536 ? c + 1 : c)) / 2)) +
+                (uint32_t)step);
+            if (isfinite(mid))
+                assert_int_equal(f32_to_f16(mid), rt_small_encode(DT_F16, (double)mid));
         }
     }
 }
@@ -63,7 +67,8 @@ static int64_t rank_of(const double *row, int64_t n, int64_t stride, int64_t i, 
     return rank;
 }
 
-static void topk_case(infr_kernel_fn *fn, enum dtype d, int64_t outer, int64_t n, int64_t inner, int64_t k, bool largest, int few)
+static void topk_case(infr_kernel_fn *fn, enum dtype d, int64_t outer, int64_t n, int64_t inner,
+                      int64_t k, bool largest, int few)
 {
     static double x[SIZE];
     static uint64_t xs[SIZE], values[SIZE];
@@ -71,8 +76,10 @@ static void topk_case(infr_kernel_fn *fn, enum dtype d, int64_t outer, int64_t n
     const int64_t dims[] = {outer, n, inner, k, largest};
     void *bufs[] = {xs, values, indices};
     for (int64_t i = 0; i < outer * n * inner; i++) {
-        double v = (double)infr_random_int(1, (uint32_t)d, (uint64_t)i, few) - (op_is_unsigned(d) ? 0 : few / 2);
-        if (op_is_float(d) && infr_random_int(2, 0, (uint64_t)i, 9) == 0) v = infr_random_int(3, 0, (uint64_t)i, 2) ? NAN : -0.0;
+        double v = (double)infr_random_int(1, (uint32_t)d, (uint64_t)i, few) -
+                   (op_is_unsigned(d) ? 0 : few / 2);
+        if (op_is_float(d) && infr_random_int(2, 0, (uint64_t)i, 9) == 0)
+            v = infr_random_int(3, 0, (uint64_t)i, 2) ? NAN : -0.0;
         put(d, xs, i, v);
         x[i] = get(d, xs, i);
     }
@@ -117,7 +124,12 @@ static void test_topk(void **state)
 static double reduce(enum dtype d, int r, double a, double b)
 {
     uint64_t out = 0;
-    double v = r == 0 ? b : r == 1 ? a + b : r == 2 ? a * b : isnan(a) || isnan(b) ? NAN : r == 3 ? fmin(a, b) : fmax(a, b);
+    double v = r == 0                 ? b
+               : r == 1               ? a + b
+               : r == 2               ? a * b
+               : isnan(a) || isnan(b) ? NAN
+               : r == 3               ? fmin(a, b)
+                                      : fmax(a, b);
     if (op_is_float(d)) put(d, &out, 0, v); /* rounds */
     else out = (uint64_t)(int64_t)v;        /* wraps */
     return get(d, &out, 0);
@@ -127,7 +139,8 @@ static void check_same(enum dtype d, const void *got, const double *want, int64_
 {
     for (int64_t i = 0; i < n; i++) {
         double g = get(d, got, i);
-        if (g != want[i] && !(isnan(g) && isnan(want[i]))) fail_msg("%s element %d is %g, expected %g", dtype_name(d), (int)i, g, want[i]);
+        if (g != want[i] && !(isnan(g) && isnan(want[i])))
+            fail_msg("%s element %d is %g, expected %g", dtype_name(d), (int)i, g, want[i]);
     }
 }
 
@@ -150,9 +163,11 @@ static void elements_case(infr_kernel_fn *fn, enum dtype d, int r, int axis, boo
     }
     for (int64_t i = 0; i < 24; i++) {
         put(d, us, i, some_value(d, 2, i));
-        index64[i] = infr_random_int(4, (uint32_t)axis, (uint64_t)i, 2 * x_dims[axis] + 2) - x_dims[axis] - 1; /* two of them out of range */
+        index64[i] = infr_random_int(4, (uint32_t)axis, (uint64_t)i, 2 * x_dims[axis] + 2) -
+                     x_dims[axis] - 1; /* two of them out of range */
         index32[i] = (int32_t)index64[i];
-        int64_t at[3] = {i / 12, i / 3 % 4, i % 3}, v = index64[i] < 0 ? index64[i] + x_dims[axis] : index64[i];
+        int64_t at[3] = {i / 12, i / 3 % 4, i % 3},
+                v = index64[i] < 0 ? index64[i] + x_dims[axis] : index64[i];
         if (v < 0 || v >= x_dims[axis]) continue;
         at[axis] = v;
         int64_t to = (at[0] * 5 + at[1]) * 4 + at[2];
@@ -179,7 +194,8 @@ static void nd_case(infr_kernel_fn *fn, enum dtype d, int r, int64_t inner, bool
         want[i] = get(d, xs, i);
     }
     for (int64_t t = 0; t < 7; t++) {
-        int64_t a = infr_random_int(5, 0, (uint64_t)t, 7) - 3, b = infr_random_int(5, 1, (uint64_t)t, 10) - 5; /* -5, 3 and 4 are out of range */
+        int64_t a = infr_random_int(5, 0, (uint64_t)t, 7) - 3,
+                b = infr_random_int(5, 1, (uint64_t)t, 10) - 5; /* -5, 3 and 4 are out of range */
         index64[2 * t] = a, index64[2 * t + 1] = b;
         index32[2 * t] = (int32_t)a, index32[2 * t + 1] = (int32_t)b;
         for (int64_t c = 0; c < inner; c++) {
@@ -197,11 +213,13 @@ static void nd_case(infr_kernel_fn *fn, enum dtype d, int r, int64_t inner, bool
 static void test_scatters(void **state)
 {
     (void)state;
-#define R(t, id, r, number)                                                                                     \
-    for (int axis = 0; axis < 3; axis++) elements_case(infr_op_scatter_elements_##t##_##r, id, number, axis, axis != 1); \
-    nd_case(infr_op_scatter_nd_##t##_##r, id, number, 1, true);                                                  \
+#define R(t, id, r, number)                                                             \
+    for (int axis = 0; axis < 3; axis++)                                                \
+        elements_case(infr_op_scatter_elements_##t##_##r, id, number, axis, axis != 1); \
+    nd_case(infr_op_scatter_nd_##t##_##r, id, number, 1, true);                         \
     nd_case(infr_op_scatter_nd_##t##_##r, id, number, 37, false);
-#define RUN(t, id) R(t, id, none, 0) R(t, id, add, 1) R(t, id, mul, 2) R(t, id, min, 3) R(t, id, max, 4)
+#define RUN(t, id) \
+    R(t, id, none, 0) R(t, id, add, 1) R(t, id, mul, 2) R(t, id, min, 3) R(t, id, max, 4)
     INFR_LIB_DTYPES(RUN)
 #undef RUN
 #undef R
@@ -217,7 +235,8 @@ static void test_det(void **state)
     assert_true(out[0] == 3 && out[1] == 0 && out[2] == 7);
     infr_op_det_f64((void *[]){m2, out, work}, (const int64_t[]){2, 2}, 0, 2, NULL);
     assert_true(fabs(out[0] + 2) < 1e-12 && out[1] == -1);
-    /* a triangular matrix with its rows rotated twice (an even permutation): the product of the diagonal */
+    /* a triangular matrix with its rows rotated twice (an even permutation): the product of the
+     * diagonal */
     float t[16] = {0, 0, 3, 8, 0, 0, 0, 4, 1, 5, 6, 7, 0, 2, 9, 1}, f;
     infr_op_det_f32((void *[]){t, &f, work}, (const int64_t[]){1, 4}, 0, 1, NULL);
     assert_true(fabsf(f - 24) < 1e-4f);
@@ -244,8 +263,9 @@ static void test_symbols(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conversions), cmocka_unit_test(test_topk), cmocka_unit_test(test_scatters),
-        cmocka_unit_test(test_det),         cmocka_unit_test(test_symbols),
+        cmocka_unit_test(test_conversions), cmocka_unit_test(test_topk),
+        cmocka_unit_test(test_scatters),    cmocka_unit_test(test_det),
+        cmocka_unit_test(test_symbols),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The worker pool: barriers keep order, nothing is lost, floating-point control is kept. Bounded work, no clock. */
+/* The worker pool: barriers keep order, nothing is lost, floating-point control is kept. Bounded
+ * work, no clock. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +39,8 @@ static void stress_worker(void *ctx, int worker, int n)
         }
         for (int i = 0; i < n; i++) bad = bad || s->cells[i] != round + 1;
         bad = bad || s->shared != round;
-        if (n > 1 && rt_meet(s->pool, n)) rt_release(s->pool); /* nobody counts on before all have looked */
+        if (n > 1 && rt_meet(s->pool, n))
+            rt_release(s->pool); /* nobody counts on before all have looked */
     }
     for (int i = 0; i < 200; i++) bad = bad || scratch[i] != worker;
     if (bad) __atomic_store_n(&s->wrong, 1, __ATOMIC_SEQ_CST);
@@ -109,7 +111,8 @@ static void test_float_control(void **state)
 {
     (void)state;
     struct rt_pool *pool;
-    unsigned seen[2] = {0}, before = _mm_getcsr(), odd = (before & ~0x3Fu) | 0x8000 | 0x6000; /* flush to zero, round to zero */
+    unsigned seen[2] = {0}, before = _mm_getcsr(),
+             odd = (before & ~0x3Fu) | 0x8000 | 0x6000; /* flush to zero, round to zero */
     assert_int_equal(rt_pool_create(2, true, 0, &pool, NULL), 0);
     _mm_setcsr(odd);
     rt_pool_run(pool, 2, look, seen);
@@ -134,8 +137,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_barriers),      cmocka_unit_test(test_short_runs), cmocka_unit_test(test_two_callers),
-        cmocka_unit_test(test_float_control), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_barriers),    cmocka_unit_test(test_short_runs),
+        cmocka_unit_test(test_two_callers), cmocka_unit_test(test_float_control),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
