@@ -11,6 +11,7 @@
 #include "compiler/commands.h"
 #include "compiler/npy.h"
 #include "compiler/pipeline.h"
+#include "compiler/tensor_file.h"
 #include "ir/eval.h"
 #include "runtime/abi/random.h"
 
@@ -56,7 +57,7 @@ static bool make_inputs(struct verify *v)
         for (int j = 0; eq && j < v->f->n_inputs; j++)
             if (!strncmp(v->f->input_names[j], spec, (size_t)(eq - spec)) && !v->f->input_names[j][eq - spec]) i = j;
         if (i < 0) return diag_report(v->diag, DIAG_OPTION, NULL, "--input=%s: expected NAME=FILE with an input of the model", spec);
-        if (!npy_read(eq ? eq + 1 : spec, &v->in[i], &v->arena, v->diag)) return false;
+        if (!tensor_file_read(eq ? eq + 1 : spec, &v->in[i], &v->arena, v->diag)) return false;
         const struct ir_type *t = &v->f->body->args[i]->type;
         given[i] = true;
         for (int a = 0; a < t->rank && a < v->in[i].rank; a++)

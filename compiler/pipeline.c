@@ -6,14 +6,47 @@
 #include <string.h>
 
 #include "compiler/import/import.h"
+#include "compiler/tensor_file.h"
 #include "ir/text.h"
 #include "passes/lower.h"
 #include "passes/pass.h"
 
+/* --const NAME=FILE. The file is what follows the last '=': names of inputs may hold one, but hardly a file's. */
+static bool read_consts(const struct options *o, struct arena *a, struct import_options *io, struct diag_sink *diag)
+{
+    size_t n = o->values[OPT_CONST].n;
+    struct import_value *values = ARENA_ARRAY(a, struct import_value, n + 1);
+    bool ok = true;
+    for (size_t i = 0; i < n; i++) {
+        const char *spec = o->values[OPT_CONST].v[i], *eq = strrchr(spec, '=');
+        if (!eq || eq == spec) {
+            ok = diag_report(diag, DIAG_OPTION, NULL, "--const=%s: expected NAME=FILE with an input of the model", spec);
+            continue;
+        }
+        values[i].name = arena_strndup(a, spec, (size_t)(eq - spec));
+        for (size_t k = 0; k < i; k++)
+            if (values[k].name && !strcmp(values[k].name, values[i].name))
+                ok = diag_report(diag, DIAG_OPTION, NULL, "--const=%s: this input is given twice", spec);
+        struct ir_tensor t;
+        if (!tensor_file_read(eq + 1, &t, a, diag)) {
+            ok = false;
+            continue;
+        }
+        values[i].dtype = t.dtype, values[i].rank = t.rank, values[i].data = t.data, values[i].n_bytes = t.n_bytes;
+        memcpy(values[i].dims, t.dims, sizeof t.dims);
+    }
+    io->values = values, io->n_values = (int)n;
+    return ok;
+}
+
 struct ir_module *pipeline_import(const struct options *o, const char *path, struct diag_sink *diag)
 {
+    struct arena a;
+    arena_init(&a);
     struct import_options io = {.shapes = o->values[OPT_SHAPE].v, .n_shapes = (int)o->values[OPT_SHAPE].n};
-    return import_model(path, &io, diag);
+    struct ir_module *m = read_consts(o, &a, &io, diag) ? import_model(path, &io, diag) : NULL;
+    arena_deinit(&a);
+    return m;
 }
 
 static void print_ir(void *ctx, const char *pass, const struct ir_module *m)

@@ -18,7 +18,7 @@ struct import_value {
     enum dtype dtype;
     int rank;
     int64_t dims[IR_MAX_RANK];
-    const void *data; /* outlives the module */
+    const void *data; /* the module keeps a copy */
     size_t n_bytes;
 };
 
@@ -52,6 +52,12 @@ struct ir_module *import_onnx_bytes(const void *data, size_t len, const char *na
 
 /* A file whose format has a listing of its own (GGUF: metadata and tensors): prints it, or reports, and returns true. */
 bool import_describe(const char *path, bool json, FILE *out, struct diag_sink *diag);
+
+/*
+ * A tensor file (.pb, a serialised TensorProto) as a value without a name, its data in the arena. False after
+ * diagnostics.
+ */
+bool import_tensor_pb(const char *path, struct arena *arena, struct import_value *out, struct diag_sink *diag);
 
 /* docs/onnx-support.md, made from the operator table. */
 void import_onnx_support_doc(struct strbuf *out);

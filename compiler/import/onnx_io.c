@@ -217,8 +217,10 @@ static struct ir_value *fixed_input(struct onnx_graph *g, const struct import_va
         return NULL;
     }
     struct ir_type t = ir_type_static(im->m, v->dtype, v->rank, v->dims);
+    char *data = arena_alloc(&im->m->arena, v->n_bytes + 1);
+    memcpy(data, v->data, v->n_bytes);
     g->b->loc = ir_loc_make(im->m, loc);
-    return ir_build_constant(g->b, ir_const_make(im->m, arena_strdup(&im->m->arena, v->name), t, v->data, v->n_bytes, false));
+    return ir_build_constant(g->b, ir_const_make(im->m, arena_strdup(&im->m->arena, v->name), t, data, v->n_bytes, false));
 }
 
 static const struct import_value *given_value(struct imp *im, const char *name)
@@ -226,6 +228,26 @@ static const struct import_value *given_value(struct imp *im, const char *name)
     for (int i = 0; im->options && i < im->options->n_values; i++)
         if (!strcmp(im->options->values[i].name, name)) return &im->options->values[i];
     return NULL;
+}
+
+/* Every value given must be for an input that there is. */
+static bool check_given(struct onnx_graph *g, const Onnx__Graph *graph)
+{
+    const struct import_options *o = g->im->options;
+    bool ok = true;
+    for (int k = 0; o && k < o->n_values; k++) {
+        bool found = false;
+        for (size_t i = 0; i < graph->n_input && !found; i++)
+            found = graph->input[i]->name && !strcmp(graph->input[i]->name, o->values[k].name);
+        if (found) continue;
+        struct strbuf names = {0};
+        for (size_t i = 0; i < graph->n_input && i < 20; i++)
+            strbuf_printf(&names, "%s%s", i ? ", " : "", graph->input[i]->name ? graph->input[i]->name : "");
+        ok = diag_report(g->im->diag, DIAG_OPTION, NULL, "a value is given for '%s', but the model's inputs are: %s", o->values[k].name,
+                         strbuf_get(&names));
+        strbuf_deinit(&names);
+    }
+    return ok;
 }
 
 /*
@@ -260,7 +282,7 @@ static int cache_axis(const struct map *caches, const Onnx__ValueInfo *p)
 static bool import_inputs(struct onnx_graph *g, const Onnx__Graph *graph, struct ir_func *f, struct map *overridable)
 {
     struct imp *im = g->im;
-    bool ok = true, old = im->model->ir_version < 4;
+    bool ok = check_given(g, graph), old = im->model->ir_version < 4;
     struct map defaults, caches;
     map_init(&defaults, &im->m->arena);
     map_init(&caches, &im->m->arena);

@@ -138,7 +138,7 @@ bool on_dynamic(struct onode *n, int i, const char *what)
     map_init(&seen, &n->m->arena);
     collect_needs(n->im, on_in(n, i), &seen, 0, &names);
     const char *input = (size_t)i < n->p->n_input ? n->p->input[i] : "";
-    char *remedy = names.len ? arena_printf(&n->m->arena, "give it at build time: --value NAME=FILE for %s", strbuf_get(&names)) : NULL;
+    char *remedy = names.len ? arena_printf(&n->m->arena, "give it at build time: --const NAME=FILE for %s", strbuf_get(&names)) : NULL;
     report(n, DIAG_ONNX_DYNAMIC, remedy, arena_printf(&n->m->arena, "input %d ('%s') %s", i, input, what));
     strbuf_deinit(&names);
     return false;
