@@ -92,7 +92,7 @@ static void print_row(const struct cli_engine *x, const struct row *r, uint64_t 
     char flops[24] = "-", bytes[24] = "-";
     if (gflops >= 0) snprintf(flops, sizeof flops, "%.1f", gflops);
     if (gbytes >= 0) snprintf(bytes, sizeof bytes, "%.1f", gbytes);
-    printf("%5.1f%% %10.1f %9s %9s  %-28s %-16s %s\n",
+    printf("%5.1f%% %10.1f %9s %9s  %-28s %-16s %.160s\n",
            sum ? 100.0 * (double)r->ns / (double)sum : 0, us, flops, bytes, rt_text(x->e, l->name),
            l->schedule ? rt_text(x->e, l->schedule) : "generic", rt_text(x->e, l->loc));
 }
