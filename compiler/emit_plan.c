@@ -245,6 +245,8 @@ static struct infr_table put_table(struct emitter *e, const void *rows, size_t n
 }
 #define PUT(table) put_table(e, e->table.v, e->table.n, sizeof *e->table.v)
 
+#define TEXT_ALIGN 64
+
 static void put_header(struct emitter *e, const struct plan_blob_options *opt, uint32_t entry)
 {
     struct infr_header h = {.magic = INFR_MAGIC, .header_bytes = sizeof h, .major = INFR_VERSION_MAJOR, .minor = INFR_VERSION_MINOR,
@@ -257,6 +259,11 @@ static void put_header(struct emitter *e, const struct plan_blob_options *opt, u
     h.bufs = PUT(bufs), h.args = PUT(args), h.launches = PUT(launches), h.steps = PUT(steps), h.blocks = PUT(blocks);
     h.kernels = PUT(kernels), h.goldens = PUT(goldens), h.golden_outputs = PUT(golden_outputs);
     h.pool_u32 = PUT(pool_u32), h.pool_i64 = PUT(pool_i64), h.pool_f64 = PUT(pool_f64);
+    if (opt->text_bytes) {
+        while (e->out->bytes.len % TEXT_ALIGN) strbuf_putc(&e->out->bytes, 0);
+        h.text_offset = (uint32_t)e->out->bytes.len, h.text_bytes = (uint32_t)opt->text_bytes;
+        strbuf_putn(&e->out->bytes, opt->text, opt->text_bytes);
+    }
     h.blob_bytes = e->out->bytes.len;
     memcpy(e->out->bytes.data, &h, sizeof h);
 }

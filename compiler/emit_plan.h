@@ -26,6 +26,8 @@ struct plan_blob_options {
     unsigned isa_mask;
     const struct golden *golden; /* NULL = none */
     uint64_t weights_hash;
+    const void *text; /* the text section (compiler/text_section.h), or NULL */
+    size_t text_bytes;
 };
 
 /* One constant in the weights segment. */

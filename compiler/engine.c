@@ -102,15 +102,19 @@ static bool emit_data(struct engine *e)
 {
     struct build *b = e->b;
     struct plan_blob_options o = {.compiler_version = "infc " INFC_VERSION, .manifest = manifest(e), .isa_mask = b->isa_mask,
-                                  .golden = b->golden};
+                                  .golden = b->golden,
+                                  .text = b->m->text, .text_bytes = b->m->n_text_bytes};
     plan_emit_blob(b->plan, &o, &e->blob);
     uint64_t bytes = e->blob.bytes.len;
+    const char *text_commands[] = {INFR_SYM_TEXT_COMMANDS};
     struct target_data data[] = {
         {.name = INFR_SYM_PLAN, .bytes = e->blob.bytes.data, .n_bytes = e->blob.bytes.len, .align_bytes = 64},
         {.name = INFR_SYM_PLAN_BYTES, .bytes = &bytes, .n_bytes = sizeof bytes, .align_bytes = 8},
         {.name = INFR_SYM_KERNELS, .symbols = e->table, .n_symbols = b->plan->kernels.n * INFR_ISA_COUNT, .align_bytes = 8},
+        {.name = INFR_SYM_TEXT_LINK, .symbols = text_commands, .n_symbols = 1, .align_bytes = 8}, /* the last: only of text engines */
     };
-    return b->target->emit_data(b->target, data, (int)ARRAY_LEN(data), &e->data, b->diag);
+    int n = (int)ARRAY_LEN(data) - (b->m->text ? 0 : 1);
+    return b->target->emit_data(b->target, data, n, &e->data, b->diag);
 }
 
 /* Bytes [at, at + n) of the segment: weights in order, zeros between them. */

@@ -128,6 +128,8 @@ struct ir_module {
     VEC(struct ir_check) checks;
     VEC(const char *) meta_keys; /* model metadata, kept for `info` */
     VEC(const char *) meta_values;
+    const void *text; /* a language model's text section (compiler/text_section.h), handed on to the engine; NULL: none */
+    size_t n_text_bytes;
     uint32_t next_id;
     void (*release)(void *owned); /* when not NULL: called by ir_module_destroy, e.g. to unmap files */
     void *owned;

@@ -126,7 +126,7 @@ static int check_tensor(const struct infr_engine *e, uint32_t i, const struct in
 
 static bool left_out(const struct infr_engine *e, uint32_t i, const struct infr_tensor *t)
 {
-    return e->inputs[i].optional && !t->data;
+    return e->inputs[i].optional == INFR_IO_OPTIONAL && !t->data;
 }
 
 static int bind_symbols(struct infr_session *s, const struct infr_tensor *inputs, bool with_data,

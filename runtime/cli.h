@@ -28,6 +28,20 @@ struct command {
     const char *examples; /* one a line, without the program's name */
 };
 
+/*
+ * Commands that only some engines have. Engines with a text section refer to `infr_text_commands`
+ * (runtime/lm/lm_commands.c), so that the linker takes it and all it needs from the archive; in
+ * others main.c's weak reference to it stays null.
+ */
+struct cli_extra_command {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv); /* argv[1] is the command's name */
+};
+struct cli_extra {
+    const struct cli_extra_command *rows;
+    int n;
+};
+
 int cmd_run(struct cli *c);
 int cmd_info(struct cli *c);
 int cmd_selftest(struct cli *c);

@@ -15,6 +15,7 @@ static void json_ios(struct json *j, const char *key, const struct infr_engine *
         json_string(j, "name", io.name);
         json_string(j, "dtype", dtype_name((enum dtype)io.dtype));
         if (!output) json_bool(j, "optional", io.optional);
+        if (io.state) json_bool(j, "state", true);
         json_open(j, "dims", '[');
         for (uint32_t a = 0; a < io.rank; a++) {
             json_open(j, NULL, '{');
@@ -96,7 +97,7 @@ static void print_ios(const struct infr_engine *e, bool output)
         else infr_engine_input(e, i, &io);
         cli_io_text(&io, text, sizeof text);
         printf("%-9s %s  %s%s\n", output ? "output" : "input", io.name, text,
-               io.optional ? "  (optional)" : "");
+               io.optional ? "  (optional)" : io.state ? "  (state)" : "");
     }
 }
 

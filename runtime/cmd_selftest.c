@@ -38,7 +38,7 @@ static double output_error(const struct infr_engine *e, const struct infr_golden
     return worst == 0 ? 0 : g->scale > 0 ? worst / g->scale : INFINITY;
 }
 
-/* Optional inputs are left out, as the evaluator did. */
+/* Optional inputs are left out and state begins as zeros, as the evaluator has it. */
 static int make_inputs(struct cli_engine *x, const struct infr_golden *g, struct infr_status *st)
 {
     const struct infr_engine *e = x->e;
@@ -46,9 +46,11 @@ static int make_inputs(struct cli_engine *x, const struct infr_golden *g, struct
     int code = rt_input_shapes(x->s, e->n_symbols ? e->pool_i64 + g->symbols : none, x->in, st);
     for (uint32_t i = 0; !code && i < e->n_inputs; i++) {
         struct infr_tensor shape = x->in[i];
-        if (e->inputs[i].optional) continue;
+        if (e->inputs[i].optional == INFR_IO_OPTIONAL) continue;
         code = rt_tensor_alloc(shape.dtype, shape.rank, shape.dims, UINT64_MAX, &x->in[i], st);
-        if (!code) rt_tensor_random(&x->in[i], g->seed, i);
+        if (code) continue;
+        if (e->inputs[i].optional == INFR_IO_STATE) memset(x->in[i].data, 0, x->in[i].bytes);
+        else rt_tensor_random(&x->in[i], g->seed, i);
     }
     return code;
 }

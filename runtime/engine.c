@@ -225,7 +225,8 @@ static void io_info(const struct infr_engine *e, const struct infr_io *io, struc
     *out = (struct infr_io_info){.name = rt_text(e, io->name),
                                  .dtype = io->dtype,
                                  .rank = io->rank,
-                                 .optional = io->optional};
+                                 .optional = io->optional == INFR_IO_OPTIONAL,
+                                 .state = io->optional == INFR_IO_STATE};
     for (uint32_t i = 0; i < io->rank; i++)
         rt_dim_info(e, e->pool_u32[io->dims + i], &out->dims[i]);
 }

@@ -101,6 +101,7 @@ struct infr_io_info {
     const char *name; /* lives as long as the engine */
     uint32_t dtype, rank;
     bool optional; /* has a default and may be left out */
+    bool state;    /* the caller's memory from run to run, which the engine reads and stores into */
     struct infr_dim_info dims[INFR_MAX_RANK];
 };
 
@@ -124,7 +125,7 @@ int infr_session_shapes(struct infr_session *session, const struct infr_tensor *
  * out, which only optional ones may be. Outputs: where data is NULL on entry, memory of the session
  * is lent until its next run or its destruction; else data must have room for `bytes` bytes. In
  * both cases dtype, rank, dims and bytes are filled in. Inputs and outputs may not overlap. Reads
- * inputs only during the call.
+ * inputs only during the call; of them it writes to those that are state alone.
  */
 int infr_session_run(struct infr_session *session, const struct infr_tensor *inputs,
                      struct infr_tensor *outputs, struct infr_status *status);

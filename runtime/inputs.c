@@ -441,6 +441,11 @@ static int report_missing(struct cli *c, const struct infr_engine *e, uint32_t m
 int cli_load_inputs(struct cli *c, struct cli_engine *x, bool make_missing)
 {
     struct stream stream = {0};
+    for (uint32_t i = 0; i < x->e->n_inputs; i++)
+        if (x->e->inputs[i].optional == INFR_IO_STATE)
+            return cli_usage("%s is for engines of tensors; this one keeps state ('%s') that only its "
+                             "own commands handle: see %s --help",
+                             c->command, rt_text(x->e, x->e->inputs[i].name), c->program);
     int code = check_shape_names(c, x->e);
     for (int i = 0; !code && i < c->n_inputs; i++) code = load_spec(c, x, c->inputs[i], &stream);
     free(stream.bytes.data);

@@ -50,6 +50,9 @@ enum opt_id {
     O_HELP
 };
 
+/* Defined in engines of language models alone. */
+extern const struct cli_extra infr_text_commands __attribute__((weak));
+
 static const struct option_row {
     const char *name, *argument; /* NULL: a flag */
     enum opt_id id;
@@ -93,13 +96,25 @@ int cli_usage(const char *format, ...)
     return INFR_BAD_INPUT;
 }
 
+/* A command of language models, which comes before one of the same name here. */
+static const struct cli_extra_command *find_extra(const char *name)
+{
+    for (int i = 0; &infr_text_commands && i < infr_text_commands.n; i++)
+        if (!strcmp(name, infr_text_commands.rows[i].name)) return &infr_text_commands.rows[i];
+    return NULL;
+}
+
 /* ---- help ---- */
 
 static void help_all(FILE *f, const char *program)
 {
     fprintf(f, "usage: %s COMMAND [OPTION]...\n\ncommands:\n", program);
+    const struct cli_extra *extra = &infr_text_commands;
+    for (int i = 0; extra && i < extra->n; i++)
+        fprintf(f, "  %-10s %s\n", extra->rows[i].name, extra->rows[i].summary);
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].summary);
+        if (!find_extra(commands[i].name) && !(extra && commands[i].bit == RUN))
+            fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fprintf(f,
             "\n%s COMMAND --help shows a command's options and examples; --version the compiler's "
             "version.\n",
@@ -107,8 +122,12 @@ static void help_all(FILE *f, const char *program)
     fputs("exit status: 0 right, 2 bad input or usage, 3 environment (files, memory, CPU), 4 a "
           "test failed, 70 a bug\n\nexamples:\n",
           f);
-    fprintf(f, "  %s info\n  %s run --random=1\n  %s run --input x=x.npy --output y.npy\n", program,
-            program, program);
+    if (extra)
+        fprintf(f, "  %s generate -p 'Once upon a time'\n  %s chat\n  %s bench\n", program, program,
+                program);
+    else
+        fprintf(f, "  %s info\n  %s run --random=1\n  %s run --input x=x.npy --output y.npy\n",
+                program, program, program);
 }
 
 static void help_command(FILE *f, const char *program, const struct command *cmd)
@@ -251,6 +270,8 @@ static int dispatch(int argc, char **argv)
         return INFR_OK;
     }
     if (!strcmp(name, "--version")) return version();
+    const struct cli_extra_command *extra = find_extra(name);
+    if (extra) return extra->run(argc, argv);
     for (int i = 0; i < N_COMMANDS; i++)
         if (!strcmp(name, commands[i].name)) return run_command(&commands[i], argc, argv);
     if (*name) cli_usage("no command '%s'", name);

@@ -44,21 +44,25 @@ static int load_table(struct infr_engine *e, struct infr_table t, const char *na
     return INFR_OK;
 }
 
+/* What the first version's header had. */
+#define HEADER_BYTES_1_0 offsetof(struct infr_header, text_offset)
+
 int rt_plan_load(struct infr_engine *e, const void *plan, uint64_t plan_bytes,
                  struct infr_status *st)
 {
-    if (plan_bytes < sizeof e->h)
+    if (plan_bytes < HEADER_BYTES_1_0)
         return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: its plan is too short");
-    memcpy(&e->h, plan, sizeof e->h);
+    memcpy(&e->h, plan, HEADER_BYTES_1_0);
     if (e->h.magic != INFR_MAGIC)
         return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: its plan has no magic number");
     if (e->h.major != INFR_VERSION_MAJOR)
         return rt_fail(st, INFR_ENVIRONMENT,
                        "the plan has format version %u.%u; this runtime reads %d.x", e->h.major,
                        e->h.minor, INFR_VERSION_MAJOR);
-    if (e->h.header_bytes < sizeof e->h || e->h.blob_bytes > plan_bytes ||
+    if (e->h.header_bytes < HEADER_BYTES_1_0 || e->h.blob_bytes > plan_bytes ||
         e->h.header_bytes > e->h.blob_bytes)
         return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: its plan is cut off");
+    memcpy(&e->h, plan, e->h.header_bytes < sizeof e->h ? e->h.header_bytes : sizeof e->h);
     e->blob = plan;
     e->blob_bytes = e->h.blob_bytes;
 #define X(field, type)                                                                        \
@@ -134,8 +138,9 @@ static bool io_ok(const struct infr_engine *e, const struct infr_io *io)
 {
     return io->name && str_ok(e, io->name) && io->dtype != DT_NONE && io->dtype < DT_COUNT &&
            io->dtype != DT_STRING && io->rank <= INFR_MAX_RANK && rows_ok(e, io->dims, io->rank) &&
-           io->buf < e->n_bufs && io->optional <= 1 &&
-           (!io->optional || in_weights(e, io->default_offset, io->default_bytes)) &&
+           io->buf < e->n_bufs && io->optional <= INFR_IO_STATE &&
+           (io->optional != INFR_IO_OPTIONAL ||
+            in_weights(e, io->default_offset, io->default_bytes)) &&
            e->bufs[io->buf].dtype == io->dtype;
 }
 
@@ -258,6 +263,9 @@ int rt_plan_validate(const struct infr_engine *e, struct infr_status *st)
     if (!e->h.model_name || !str_ok(e, e->h.model_name) || !str_ok(e, e->h.compiler_version) ||
         !str_ok(e, e->h.manifest))
         return damaged(st, "a string of the header, number", 0);
+    if (e->h.text_bytes && (e->h.text_offset % 64 || e->h.text_bytes > e->blob_bytes ||
+                            e->h.text_offset > e->blob_bytes - e->h.text_bytes))
+        return damaged(st, "the text section, number", 0);
     static const struct {
         const char *name;
         bool (*ok)(const struct infr_engine *, uint32_t);

@@ -22,7 +22,7 @@
 
 #define INFR_MAGIC 0x474E4543464E49AAull /* bytes AA 'I' 'N' 'F' 'C' 'E' 'N' 'G' */
 #define INFR_VERSION_MAJOR 1
-#define INFR_VERSION_MINOR 0
+#define INFR_VERSION_MINOR 1
 #define INFR_WEIGHTS_VADDR 0x1000000000ull
 #define INFR_WEIGHTS_ALIGN 0x200000ull
 #define INFR_NONE UINT32_MAX /* "no index" */
@@ -53,12 +53,18 @@ struct infr_symbol {
     int64_t lo, hi; /* inclusive */
 };
 
+/*
+ * OPTIONAL: may be left out; the default then holds. STATE: memory that the caller keeps from call to call; kernels read it and
+ * store into it in place.
+ */
+enum infr_io_kind { INFR_IO_REQUIRED, INFR_IO_OPTIONAL, INFR_IO_STATE };
+
 /* Inputs and outputs. dims: rank row numbers of the dim program, from index dims of the u32 pool. */
 struct infr_io {
     infr_str name;
     uint32_t dtype, rank, dims;
     uint32_t buf;      /* its buffer */
-    uint32_t optional; /* 1: may be left out; default_const then holds */
+    uint32_t optional; /* enum infr_io_kind */
     uint64_t default_offset, default_bytes; /* in the weights */
 };
 
@@ -146,11 +152,17 @@ struct infr_header {
     struct infr_table goldens, golden_outputs, pool_u32, pool_i64, pool_f64;
     uint32_t entry_block;
     uint32_t pad;
+    /* Since 1.1; header_bytes tells. The text section (runtime/abi/text_format.h): offset a multiple of 64; bytes 0: none. */
+    uint32_t text_offset, text_bytes;
 };
 
 /* Symbols that the compiler's data object defines. */
 #define INFR_SYM_PLAN "infr_plan"
 #define INFR_SYM_PLAN_BYTES "infr_plan_bytes"
 #define INFR_SYM_KERNELS "infr_kernel_table"
+/* Only with a text section: refers to the text commands, which makes the linker take them from the archive. */
+#define INFR_SYM_TEXT_LINK "infr_text_link"
+/* Of the runtime: the text commands (struct cli_extra in runtime/cli.h). */
+#define INFR_SYM_TEXT_COMMANDS "infr_text_commands"
 
 #endif

@@ -245,6 +245,45 @@ static void test_optional(void **state)
     infr_engine_close(e);
 }
 
+/* State must be given, and its values have no default. */
+static void test_state(void **state)
+{
+    (void)state;
+    struct test_plan p = plan;
+    struct infr_tensor in[2], out[5] = {{0}};
+    struct infr_status st;
+    struct infr_io_info info;
+    unsigned char flip = 1;
+    p.inputs[1].optional = INFR_IO_STATE, p.inputs[1].default_offset = UINT64_MAX;
+    struct infr_engine *e = open_plan(&p, 1);
+    struct infr_session *s;
+    infr_engine_input(e, 1, &info);
+    assert_true(info.state);
+    assert_false(info.optional);
+    assert_int_equal(infr_session_create(e, &s, NULL), 0);
+    run_and_check(s, 3, 1);
+    fill_inputs(in, 3, NULL);
+    assert_int_equal(infr_session_run(s, in, out, &st), INFR_BAD_INPUT);
+    assert_string_equal(st.note, "input 'flip' is missing");
+    fill_inputs(in, 3, &flip);
+    assert_int_equal(infr_session_run(s, in, out, &st), 0);
+    infr_session_destroy(s);
+    infr_engine_close(e);
+}
+
+/* Engines of format 1.0 have a header without the text section. */
+static void test_first_header(void **state)
+{
+    (void)state;
+    struct test_plan p = plan;
+    p.h.header_bytes = offsetof(struct infr_header, text_offset), p.h.minor = 0;
+    p.h.text_offset = 1, p.h.text_bytes = UINT32_MAX; /* not part of it */
+    struct infr_engine *e = open_plan(&p, 1);
+    assert_non_null(e);
+    assert_int_equal(e->h.text_bytes, 0);
+    infr_engine_close(e);
+}
+
 /* A later minor version appends fields to rows; tables may then lie anywhere. */
 static void test_longer_rows(void **state)
 {
@@ -316,6 +355,9 @@ static void test_refused(void **state)
     REFUSED(p.h.magic++)
     REFUSED(p.h.major++)
     REFUSED(p.h.header_bytes = 8)
+    REFUSED((p.h.text_offset = 0, p.h.text_bytes = UINT32_MAX))
+    REFUSED((p.h.text_offset = UINT32_MAX - 63, p.h.text_bytes = 1))
+    REFUSED((p.h.text_offset = 8, p.h.text_bytes = 8))
     REFUSED(p.h.blob_bytes++)
     REFUSED(p.h.weights_bytes = sizeof tp_weights + 1)
     REFUSED(p.h.dims.offset = sizeof plan)
@@ -343,6 +385,7 @@ static void test_refused(void **state)
     REFUSED(p.inputs[0].buf = 2)
     REFUSED(p.inputs[0].name = 0)
     REFUSED((p.inputs[0].optional = 1, p.inputs[0].default_bytes = 1000))
+    REFUSED(p.inputs[0].optional = 3)
     REFUSED((p.inputs[0].optional = 1, p.inputs[0].default_offset = UINT64_MAX,
              p.inputs[0].default_bytes = 2))
     REFUSED(p.outputs[1].buf = 9)
@@ -431,7 +474,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_checks),      cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_optional),    cmocka_unit_test(test_longer_rows),
         cmocka_unit_test(test_levels),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_mutations),   cmocka_unit_test(test_state),
+        cmocka_unit_test(test_first_header),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
