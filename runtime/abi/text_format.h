@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The text section of a language model's engine: tokenizer, chat templates, and what the runtime must know of the model to feed
- * it. The compiler writes it (compiler/text_section.h) into the plan's blob; infr_header says where. Little endian; every
- * reference is an offset from the section's start, which is 64-byte aligned.
+ * The text section of a language model's engine: tokenizer, chat templates, and what the runtime
+ * must know of the model to feed it. The compiler writes it (compiler/text_section.h) into the
+ * plan's blob; infr_header says where. Little endian; every reference is an offset from the
+ * section's start, which is 64-byte aligned.
  *
- *   struct infr_text_header | rows of templates | tokenizer block | compiled templates and strings, each 8-byte aligned
+ *   struct infr_text_header | rows of templates | tokenizer block | compiled templates and strings,
+ * each 8-byte aligned
  *
- * A later minor version appends fields; header_bytes tells what the writer knew. Readers check every span before they use it.
+ * A later minor version appends fields; header_bytes tells what the writer knew. Readers check
+ * every span before they use it.
  */
 #ifndef INFC_RUNTIME_ABI_TEXT_FORMAT_H
 #define INFC_RUNTIME_ABI_TEXT_FORMAT_H
@@ -30,11 +33,19 @@ struct infr_text_template {
 };
 
 enum infr_text_flag {
-    INFR_TEXT_CAUSAL = 1u << 0, /* a token sees only tokens before it: prompts may be fed in chunks and extended */
+    INFR_TEXT_CAUSAL =
+        1u << 0, /* a token sees only tokens before it: prompts may be fed in chunks and extended */
 };
 
 /* How rows of the output `embeddings` become one vector. GGUF's numbers. */
-enum infr_text_pooling { INFR_POOLING_NONE, INFR_POOLING_MEAN, INFR_POOLING_CLS, INFR_POOLING_LAST, INFR_POOLING_RANK, INFR_POOLING_COUNT };
+enum infr_text_pooling {
+    INFR_POOLING_NONE,
+    INFR_POOLING_MEAN,
+    INFR_POOLING_CLS,
+    INFR_POOLING_LAST,
+    INFR_POOLING_RANK,
+    INFR_POOLING_COUNT
+};
 
 struct infr_text_header {
     uint32_t magic;
@@ -43,12 +54,13 @@ struct infr_text_header {
     struct infr_text_span tokenizer; /* runtime/abi/tok_format.h */
     uint32_t templates, n_templates; /* offset of the rows; row 0 is the default one */
     uint32_t flags;                  /* enum infr_text_flag */
-    uint32_t vocab;                  /* columns of the logits: at least the tokenizer's tokens; 0: no logits */
-    uint32_t page_tokens;            /* P; 0: no KV cache */
-    uint32_t ctx_train;              /* positions the model was trained for; 0: unknown */
-    uint32_t window;                 /* the largest window where every layer has one: older pages are never read again. 0: none */
-    uint32_t pooling;                /* enum infr_text_pooling */
-    uint32_t embedding_dims;         /* columns of the embeddings; 0: none */
+    uint32_t vocab;       /* columns of the logits: at least the tokenizer's tokens; 0: no logits */
+    uint32_t page_tokens; /* P; 0: no KV cache */
+    uint32_t ctx_train;   /* positions the model was trained for; 0: unknown */
+    uint32_t window;  /* the largest window where every layer has one: older pages are never read
+                         again. 0: none */
+    uint32_t pooling; /* enum infr_text_pooling */
+    uint32_t embedding_dims; /* columns of the embeddings; 0: none */
     uint32_t pad;
     /* What the model's makers recommend; NaN or, for top_k, negative: nothing. */
     float temp, top_p, min_p, repeat_penalty;

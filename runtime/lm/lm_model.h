@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What generation asks of a model: one function over ragged batches, and a few numbers. lm_model_open makes one from an
- * engine; tests make their own.
+ * What generation asks of a model: one function over ragged batches, and a few numbers.
+ * lm_model_open makes one from an engine; tests make their own.
  */
 #ifndef INFC_RUNTIME_LM_MODEL_H
 #define INFC_RUNTIME_LM_MODEL_H
@@ -18,23 +18,25 @@ struct lm_model {
     uint32_t vocab;          /* columns of the logits; 0: none */
     uint32_t embedding_dims; /* 0: none */
     uint32_t page_tokens;    /* 0: no KV cache; a prompt is fed whole */
-    uint32_t n_pages;        /* of the KV cache; set by lm_model_open's caller through the options */
+    uint32_t n_pages; /* of the KV cache; set by lm_model_open's caller through the options */
     uint32_t window, ctx_train;
-    uint64_t page_bytes;     /* of the KV cache, all layers */
+    uint64_t page_bytes; /* of the KV cache, all layers */
     bool causal;
     enum infr_text_pooling pooling;
     /* Runs the batch; the output's memory is the model's and holds until the next call. */
-    int (*forward)(struct lm_model *m, const struct lm_batch *b, struct lm_output *out, struct infr_status *st);
+    int (*forward)(struct lm_model *m, const struct lm_batch *b, struct lm_output *out,
+                   struct infr_status *st);
     void (*destroy)(struct lm_model *m);
 };
 
 struct infr_engine;
 
 /*
- * The model of an engine with a text section. The KV cache is sized by lm_model_set_pages, before the first forward; its memory
- * is the system's until a page is first written to.
+ * The model of an engine with a text section. The KV cache is sized by lm_model_set_pages, before
+ * the first forward; its memory is the system's until a page is first written to.
  */
-int lm_model_open(struct infr_engine *e, const struct infr_text_header *text, struct lm_model **out, struct infr_status *st);
+int lm_model_open(struct infr_engine *e, const struct infr_text_header *text, struct lm_model **out,
+                  struct infr_status *st);
 int lm_model_set_pages(struct lm_model *m, uint32_t n_pages, struct infr_status *st);
 void lm_model_destroy(struct lm_model *m);
 

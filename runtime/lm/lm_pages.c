@@ -40,10 +40,11 @@ struct lm_pages {
 int lm_pages_create(const struct lm_pages_options *o, struct lm_pages **out, struct infr_status *st)
 {
     *out = NULL;
-    if (!o->n_pages || o->n_pages > MAX_PAGES || !o->page_tokens || o->page_tokens > 1u << 16 || !o->max_pages ||
-        (uint64_t)o->max_pages * o->page_tokens > INT32_MAX)
-        return rt_fail(st, INFR_BAD_INPUT, "a KV cache of %u pages of %u tokens, %u a sequence, is not possible", o->n_pages, o->page_tokens,
-                       o->max_pages);
+    if (!o->n_pages || o->n_pages > MAX_PAGES || !o->page_tokens || o->page_tokens > 1u << 16 ||
+        !o->max_pages || (uint64_t)o->max_pages * o->page_tokens > INT32_MAX)
+        return rt_fail(st, INFR_BAD_INPUT,
+                       "a KV cache of %u pages of %u tokens, %u a sequence, is not possible",
+                       o->n_pages, o->page_tokens, o->max_pages);
     /* Paths without pages: those of one full sequence, and as many again as there are pages. */
     uint64_t n_nodes = (uint64_t)o->n_pages + (o->window ? (uint64_t)o->n_pages + o->max_pages : 0);
     if (o->no_sharing) n_nodes = 1;
@@ -58,7 +59,8 @@ int lm_pages_create(const struct lm_pages_options *o, struct lm_pages **out, str
     }
     if (!p || !p->pages || !p->nodes || !p->node_tokens || !p->buckets) {
         lm_pages_destroy(p);
-        return rt_fail_memory(st, "the page table of the KV cache", n_nodes * (sizeof *p->nodes + 4u * o->page_tokens));
+        return rt_fail_memory(st, "the page table of the KV cache",
+                              n_nodes * (sizeof *p->nodes + 4u * o->page_tokens));
     }
     p->o = *o;
     p->n_nodes = (uint32_t)n_nodes;
@@ -92,14 +94,16 @@ static uint64_t mix(uint64_t h)
     return h ^ h >> 32;
 }
 
-static uint64_t hash_page(const struct lm_pages *p, uint32_t parent, uint64_t salt, const uint32_t *tokens)
+static uint64_t hash_page(const struct lm_pages *p, uint32_t parent, uint64_t salt,
+                          const uint32_t *tokens)
 {
     uint64_t h = mix(p->o.hash_seed ^ (parent == LM_NONE ? salt : parent + 1ull));
     for (uint32_t i = 0; i < p->o.page_tokens; i++) h = mix(h + tokens[i] + 0x9e3779b97f4a7c15u);
     return h;
 }
 
-static uint32_t find_node(const struct lm_pages *p, uint32_t parent, uint64_t salt, const uint32_t *tokens, uint64_t hash)
+static uint32_t find_node(const struct lm_pages *p, uint32_t parent, uint64_t salt,
+                          const uint32_t *tokens, uint64_t hash)
 {
     uint32_t n = p->o.page_tokens, i = p->buckets[hash & p->bucket_mask];
     for (; i != LM_NONE; i = p->nodes[i].next) {
@@ -132,16 +136,21 @@ static void prune(struct lm_pages *p, uint32_t i)
     }
 }
 
-static uint32_t make_node(struct lm_pages *p, uint32_t parent, uint64_t salt, const uint32_t *tokens, uint64_t hash)
+static uint32_t make_node(struct lm_pages *p, uint32_t parent, uint64_t salt,
+                          const uint32_t *tokens, uint64_t hash)
 {
     uint32_t i = p->free_node;
-    if (i != LM_NONE) p->free_node = p->nodes[i].next;
-    else if (p->fresh_node < p->n_nodes) i = p->fresh_node++;
-    else return LM_NONE;
+    if (i != LM_NONE)
+        p->free_node = p->nodes[i].next;
+    else if (p->fresh_node < p->n_nodes)
+        i = p->fresh_node++;
+    else
+        return LM_NONE;
     struct node *x = &p->nodes[i];
     *x = (struct node){LM_NONE, parent, 0, p->buckets[hash & p->bucket_mask], salt, hash};
     p->buckets[hash & p->bucket_mask] = i;
-    memcpy(p->node_tokens + (size_t)i * p->o.page_tokens, tokens, p->o.page_tokens * sizeof *tokens);
+    memcpy(p->node_tokens + (size_t)i * p->o.page_tokens, tokens,
+           p->o.page_tokens * sizeof *tokens);
     if (parent != LM_NONE) p->nodes[parent].n_children++;
     return i;
 }
@@ -151,10 +160,14 @@ static uint32_t make_node(struct lm_pages *p, uint32_t parent, uint64_t salt, co
 static void unlink_cached(struct lm_pages *p, uint32_t i)
 {
     struct page *x = &p->pages[i];
-    if (x->prev == LM_NONE) p->oldest = x->next;
-    else p->pages[x->prev].next = x->next;
-    if (x->next == LM_NONE) p->newest = x->prev;
-    else p->pages[x->next].prev = x->prev;
+    if (x->prev == LM_NONE)
+        p->oldest = x->next;
+    else
+        p->pages[x->prev].next = x->next;
+    if (x->next == LM_NONE)
+        p->newest = x->prev;
+    else
+        p->pages[x->next].prev = x->prev;
     p->counts.cached--;
 }
 
@@ -184,8 +197,10 @@ static void unhold(struct lm_pages *p, uint32_t i)
     }
     x->prev = p->newest;
     x->next = LM_NONE;
-    if (p->newest == LM_NONE) p->oldest = i;
-    else p->pages[p->newest].next = i;
+    if (p->newest == LM_NONE)
+        p->oldest = i;
+    else
+        p->pages[p->newest].next = i;
     p->newest = i;
     p->counts.cached++;
 }
@@ -200,13 +215,16 @@ static void evict_oldest(struct lm_pages *p)
     p->counts.evictions++;
 }
 
-/* There must be a free or cached page. Pages used before come first: those never used have no memory yet. */
+/* There must be a free or cached page. Pages used before come first: those never used have no
+ * memory yet. */
 static uint32_t take_page(struct lm_pages *p)
 {
     if (p->free_page == LM_NONE && p->fresh_page == p->o.n_pages) evict_oldest(p);
     uint32_t i = p->free_page;
-    if (i != LM_NONE) p->free_page = p->pages[i].next;
-    else i = p->fresh_page++;
+    if (i != LM_NONE)
+        p->free_page = p->pages[i].next;
+    else
+        i = p->fresh_page++;
     p->pages[i] = (struct page){0, LM_NONE, LM_NONE, LM_NONE};
     p->counts.free--;
     hold(p, i);
@@ -246,8 +264,8 @@ static uint32_t first_needed(const struct lm_pages *p, uint32_t end)
 }
 
 /*
- * First page that a sequence keeps. The last published one is kept in any case: held, it keeps its node and those above alive,
- * under which the sequence publishes its next page.
+ * First page that a sequence keeps. The last published one is kept in any case: held, it keeps its
+ * node and those above alive, under which the sequence publishes its next page.
  */
 static uint32_t first_held(const struct lm_pages *p, const struct lm_seq *s, uint32_t end)
 {
@@ -256,10 +274,11 @@ static uint32_t first_held(const struct lm_pages *p, const struct lm_seq *s, uin
 }
 
 /*
- * Nodes of the longest usable prefix, at most n pages, into nodes[] (may be NULL); returns its pages. Usable: every page that
- * the tokens behind it look at is there.
+ * Nodes of the longest usable prefix, at most n pages, into nodes[] (may be NULL); returns its
+ * pages. Usable: every page that the tokens behind it look at is there.
  */
-static uint32_t walk(const struct lm_pages *p, uint64_t salt, const uint32_t *tokens, uint32_t n, uint32_t *nodes)
+static uint32_t walk(const struct lm_pages *p, uint64_t salt, const uint32_t *tokens, uint32_t n,
+                     uint32_t *nodes)
 {
     uint32_t parent = LM_NONE, usable = 0, whole_from = 0; /* pages [whole_from, i] are there */
     for (uint32_t i = 0; i < n; i++) {
@@ -267,8 +286,10 @@ static uint32_t walk(const struct lm_pages *p, uint64_t salt, const uint32_t *to
         uint32_t node = find_node(p, parent, salt, t, hash_page(p, parent, salt, t));
         if (node == LM_NONE) break;
         if (nodes) nodes[i] = node;
-        if (p->nodes[node].page == LM_NONE) whole_from = i + 1;
-        else if (whole_from <= first_needed(p, (i + 1) * p->o.page_tokens)) usable = i + 1;
+        if (p->nodes[node].page == LM_NONE)
+            whole_from = i + 1;
+        else if (whole_from <= first_needed(p, (i + 1) * p->o.page_tokens))
+            usable = i + 1;
         parent = node;
     }
     return usable;
@@ -281,7 +302,9 @@ uint32_t lm_pages_find(const struct lm_pages *p, uint64_t salt, const uint32_t *
 
 void lm_seq_search(struct lm_pages *p, struct lm_seq *s)
 {
-    uint32_t found = s->n_tokens ? walk(p, s->salt, s->tokens, (s->n_tokens - 1) / p->o.page_tokens, s->node_of) : 0;
+    uint32_t found = s->n_tokens ? walk(p, s->salt, s->tokens, (s->n_tokens - 1) / p->o.page_tokens,
+                                        s->node_of)
+                                 : 0;
     s->n_pages = s->n_published = found;
     s->n_computed = s->n_found = found * p->o.page_tokens;
     s->first_page = first_held(p, s, s->n_computed);
@@ -294,7 +317,8 @@ void lm_seq_search(struct lm_pages *p, struct lm_seq *s)
     p->counts.tokens_found += s->n_found;
 }
 
-void lm_seq_begin(struct lm_pages *p, struct lm_seq *s, uint64_t salt, const uint32_t *tokens, uint32_t n, bool search)
+void lm_seq_begin(struct lm_pages *p, struct lm_seq *s, uint64_t salt, const uint32_t *tokens,
+                  uint32_t n, bool search)
 {
     memcpy(s->tokens, tokens, n * sizeof *tokens);
     s->n_tokens = n;
@@ -322,7 +346,8 @@ bool lm_seq_reserve(struct lm_pages *p, struct lm_seq *s, uint32_t end)
     return true;
 }
 
-/* Makes page number k of the sequence findable. Where there is no room for a node, the sequence goes on unpublished. */
+/* Makes page number k of the sequence findable. Where there is no room for a node, the sequence
+ * goes on unpublished. */
 static void publish(struct lm_pages *p, struct lm_seq *s, uint32_t k)
 {
     uint32_t parent = k ? s->node_of[k - 1] : LM_NONE, mine = s->page_of[k];
@@ -349,7 +374,8 @@ static void publish(struct lm_pages *p, struct lm_seq *s, uint32_t k)
 void lm_seq_commit(struct lm_pages *p, struct lm_seq *s, uint32_t end)
 {
     s->n_computed = end;
-    while (!s->unpublished && s->n_published < end / p->o.page_tokens) publish(p, s, s->n_published);
+    while (!s->unpublished && s->n_published < end / p->o.page_tokens)
+        publish(p, s, s->n_published);
     uint32_t needed = first_held(p, s, end);
     for (; s->first_page < needed && s->first_page < s->n_pages; s->first_page++) {
         uint32_t page = s->page_of[s->first_page];
@@ -370,7 +396,8 @@ void lm_seq_cut(struct lm_pages *p, struct lm_seq *s, uint32_t n)
     if (n >= s->n_tokens) return;
     s->n_tokens = n;
     if (n >= s->n_computed) return;
-    uint32_t keep = n / p->o.page_tokens; /* whole pages; the one that n is in may go on being ours alone */
+    uint32_t keep =
+        n / p->o.page_tokens; /* whole pages; the one that n is in may go on being ours alone */
     bool own = n % p->o.page_tokens && keep >= s->n_published;
     if (first_needed(p, n) < s->first_page) { /* what the window needs was given back */
         lm_seq_release(p, s);

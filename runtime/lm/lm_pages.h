@@ -1,26 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Pages of the KV cache: who holds which, and which can be found again by the tokens in them. This is bookkeeping alone; the
- * keys and values lie in the model's buffers at [page, position % page_tokens].
+ * Pages of the KV cache: who holds which, and which can be found again by the tokens in them. This
+ * is bookkeeping alone; the keys and values lie in the model's buffers at [page, position %
+ * page_tokens].
  *
- * A page has page_tokens positions and a count of the sequences that hold it. Once its last position is computed a page is
- * published: it becomes a node of a radix tree whose edges are whole pages of token ids, below the node of the page before
- * it. A new sequence walks the tree from its salt (a number for whatever else changes keys and values, adapters for example)
- * and shares every page it finds. Published pages that nobody holds stay until their room is needed: the longest unused goes
- * first, and leaves go before their parents because releasing a sequence touches its pages from the last to the first.
+ * A page has page_tokens positions and a count of the sequences that hold it. Once its last
+ * position is computed a page is published: it becomes a node of a radix tree whose edges are whole
+ * pages of token ids, below the node of the page before it. A new sequence walks the tree from its
+ * salt (a number for whatever else changes keys and values, adapters for example) and shares every
+ * page it finds. Published pages that nobody holds stay until their room is needed: the longest
+ * unused goes first, and leaves go before their parents because releasing a sequence touches its
+ * pages from the last to the first.
  *
- * With a sliding window the pages behind it are given back while the sequence lives, and a node whose page was evicted stays as
- * a path to the nodes below it.
+ * With a sliding window the pages behind it are given back while the sequence lives, and a node
+ * whose page was evicted stays as a path to the nodes below it.
  *
- * A published page is never written to again. So a sequence is cut back only to where its published pages end, and two
- * sequences that compute the same page come to share one of them: batch invariance makes the copies equal.
+ * A published page is never written to again. So a sequence is cut back only to where its published
+ * pages end, and two sequences that compute the same page come to share one of them: batch
+ * invariance makes the copies equal.
  *
  *        salt ---- [A B C D] ---- [E F G H] ---- private, not full: [I J . .]
  *                     p3              p7                               p9
  *                              \--- [E F X Y]
  *                                      p4
  *
- * All memory is taken when pool and sequences are created; nothing below allocates. Not thread safe.
+ * All memory is taken when pool and sequences are created; nothing below allocates. Not thread
+ * safe.
  */
 #ifndef INFC_RUNTIME_LM_PAGES_H
 #define INFC_RUNTIME_LM_PAGES_H
@@ -51,20 +56,21 @@ struct lm_page_counts {
 struct lm_pages;
 
 struct lm_seq {
-    uint32_t *tokens;    /* [capacity]: all tokens, computed or not */
-    uint32_t *page_of;   /* [max_pages]: LM_NONE behind the window */
-    uint32_t *node_of;   /* [max_pages]: tree node of a published page */
-    uint32_t capacity;   /* max_pages * page_tokens */
-    uint32_t n_tokens;   /* in tokens[] */
-    uint32_t n_computed; /* positions whose keys and values are there */
-    uint32_t n_found;    /* of those: found in the tree at the beginning */
-    uint32_t n_pages;    /* entries of page_of */
+    uint32_t *tokens;                 /* [capacity]: all tokens, computed or not */
+    uint32_t *page_of;                /* [max_pages]: LM_NONE behind the window */
+    uint32_t *node_of;                /* [max_pages]: tree node of a published page */
+    uint32_t capacity;                /* max_pages * page_tokens */
+    uint32_t n_tokens;                /* in tokens[] */
+    uint32_t n_computed;              /* positions whose keys and values are there */
+    uint32_t n_found;                 /* of those: found in the tree at the beginning */
+    uint32_t n_pages;                 /* entries of page_of */
     uint32_t n_published, first_page; /* first_page: pages before it were given back */
     uint64_t salt;
-    bool unpublished;    /* this sequence publishes no further page: the tree is full */
+    bool unpublished; /* this sequence publishes no further page: the tree is full */
 };
 
-int lm_pages_create(const struct lm_pages_options *o, struct lm_pages **out, struct infr_status *st);
+int lm_pages_create(const struct lm_pages_options *o, struct lm_pages **out,
+                    struct infr_status *st);
 /* All sequences must have been released. */
 void lm_pages_destroy(struct lm_pages *p);
 void lm_pages_get_counts(const struct lm_pages *p, struct lm_page_counts *out);
@@ -77,19 +83,25 @@ int lm_seq_init(const struct lm_pages *p, struct lm_seq *s, struct infr_status *
 void lm_seq_deinit(struct lm_seq *s);
 
 /*
- * Begins an empty sequence with n tokens, n at most capacity: takes what the tree has of them, but for the last token, whose
- * logits somebody wants. search false: takes nothing (all logits are wanted).
+ * Begins an empty sequence with n tokens, n at most capacity: takes what the tree has of them, but
+ * for the last token, whose logits somebody wants. search false: takes nothing (all logits are
+ * wanted).
  */
-void lm_seq_begin(struct lm_pages *p, struct lm_seq *s, uint64_t salt, const uint32_t *tokens, uint32_t n, bool search);
-/* Looks in the tree again for a sequence of which nothing is computed: others may have published its tokens meanwhile. */
+void lm_seq_begin(struct lm_pages *p, struct lm_seq *s, uint64_t salt, const uint32_t *tokens,
+                  uint32_t n, bool search);
+/* Looks in the tree again for a sequence of which nothing is computed: others may have published
+ * its tokens meanwhile. */
 void lm_seq_search(struct lm_pages *p, struct lm_seq *s);
 /* Appends a token. False: the sequence is full. */
 bool lm_seq_append(struct lm_seq *s, uint32_t token);
-/* Pages for positions below `end`, which must be at most n_tokens. False, with nothing taken: there are not enough. */
+/* Pages for positions below `end`, which must be at most n_tokens. False, with nothing taken: there
+ * are not enough. */
 bool lm_seq_reserve(struct lm_pages *p, struct lm_seq *s, uint32_t end);
-/* Positions below `end` are computed now: publishes full pages, gives back those behind the window. */
+/* Positions below `end` are computed now: publishes full pages, gives back those behind the window.
+ */
 void lm_seq_commit(struct lm_pages *p, struct lm_seq *s, uint32_t end);
-/* Drops tokens from n on. Computed positions may have to be computed again: n_computed says from where. */
+/* Drops tokens from n on. Computed positions may have to be computed again: n_computed says from
+ * where. */
 void lm_seq_cut(struct lm_pages *p, struct lm_seq *s, uint32_t n);
 /* Gives all pages back. Keeps the tokens: with lm_seq_search the sequence can be computed again. */
 void lm_seq_release(struct lm_pages *p, struct lm_seq *s);
