@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "ir/encoding.h"
 #include "ir/eval_driver.h"
 
 #define EVAL_MAX_DEPTH 100
@@ -50,13 +51,13 @@ static bool shape_bytes(enum dtype dtype, int rank, const int64_t *dims, size_t 
 static bool declare(struct eval_call *c, const struct ir_type *type, struct ir_tensor *t)
 {
     *t = (struct ir_tensor){.dtype = type->dtype, .rank = type->rank};
-    if (type->enc) return eval_fail(c, DIAG_DTYPE_UNSUPPORTED, "encoded tensors are not evaluated");
     if (type->rank < 0 || type->rank > IR_MAX_RANK) return eval_fail(c, DIAG_IR_VERIFY, "rank %d", type->rank);
     for (int i = 0; i < type->rank; i++)
         if (!eval_dim(c, type->dims[i], &t->dims[i])) return false;
     if (dtype_bytes(t->dtype) == 0)
         return eval_fail(c, DIAG_DTYPE_UNSUPPORTED, "tensors of %s are not evaluated", dtype_name(t->dtype));
-    if (!shape_bytes(t->dtype, t->rank, t->dims, &t->n_bytes))
+    t->enc = type->enc;
+    if (t->enc ? !ir_type_bytes(type, &t->n_bytes) : !shape_bytes(t->dtype, t->rank, t->dims, &t->n_bytes))
         return eval_fail(c, DIAG_SHAPE_MISMATCH, "a result with a negative dim or too many elements");
     return true;
 }
@@ -99,7 +100,7 @@ static bool slot_set_const(struct eval_call *c, struct slot *s, const struct ir_
     if (!declare(c, &k->type, &s->t)) return false;
     if (k->n_bytes != (k->splat ? dtype_bytes(s->t.dtype) : s->t.n_bytes))
         return eval_fail(c, DIAG_IR_VERIFY, "constant of %zu bytes where %zu are declared", k->n_bytes, s->t.n_bytes);
-    if (k->splat || misaligned(k->data, s->t.dtype))
+    if (k->splat || (!k->type.enc && misaligned(k->data, s->t.dtype)))
         s->splat = k;
     else
         s->t.data = (void *)(uintptr_t)(s->t.n_bytes ? k->data : (const void *)s); /* never NULL, never written */
@@ -203,11 +204,14 @@ static bool run_plain(struct env *e, struct eval_call *c, struct frame *f, const
         if (!slot_expand(c, s)) return false;
         f->in[i] = s->t;
         if (!f->in[i].data) return eval_fail(c, DIAG_IR_VERIFY, "operand %d has no value", i);
+        if (f->in[i].enc && !eval_takes_encoding(op->code, i))
+            return eval_fail(c, DIAG_DTYPE_UNSUPPORTED, "operand %d is an encoded constant", i);
     }
     for (int i = 0; i < op->n_results; i++) {
         struct slot *s = slot_of(e, &op->results[i]);
         if (!declare(c, &op->results[i].type, &s->t)) return false;
-        struct slot *from = op->code == IR_OP_RESHAPE && op->operands[0].value ? slot_of(e, op->operands[0].value) : NULL;
+        bool in_place = op->code == IR_OP_RESHAPE || op->code == IR_OP_KV_WRITE;
+        struct slot *from = in_place && op->operands[0].value ? slot_of(e, op->operands[0].value) : NULL;
         if (from && from->t.n_bytes == s->t.n_bytes) {
             s->buf = from->buf;
             if (s->buf) s->buf->refs++;
@@ -510,7 +514,9 @@ bool ir_eval_op(const struct ir_op *op, struct ir_module *m, const struct ir_ten
     for (int i = 0; i < op->n_operands; i++) {
         size_t n_bytes;
         const struct ir_tensor *t = &operands[i];
-        if (t->data && (!shape_bytes(t->dtype, t->rank, t->dims, &n_bytes) || n_bytes != t->n_bytes))
+        if (t->enc && !eval_takes_encoding(op->code, i))
+            return eval_fail(&c, DIAG_DTYPE_UNSUPPORTED, "operand %d is an encoded constant", i);
+        if (t->data && !t->enc && (!shape_bytes(t->dtype, t->rank, t->dims, &n_bytes) || n_bytes != t->n_bytes))
             return eval_fail(&c, DIAG_SHAPE_MISMATCH, "operand %d: its shape does not fit its data", i);
     }
     for (int i = 0; i < op->n_results; i++) {

@@ -16,8 +16,10 @@ struct ir_tensor {
     int64_t dims[IR_MAX_RANK];
     void *data; /* dense row-major; owned by whoever made it */
     size_t n_bytes;
+    const struct ir_encoding *enc; /* of a constant whose data is blocks; else NULL */
 };
 
+/* A state input's data is written to in place: the caller finds the new state there. */
 /* Runs func with inputs[i] for its arguments (data NULL: an optional input left out); outputs are allocated in `arena`. Symbols are bound from the inputs'
  * dims; a contract violation or failed check is a diagnostic and false. */
 bool ir_eval_func(struct ir_func *f, const struct ir_tensor *inputs, struct ir_tensor *outputs,

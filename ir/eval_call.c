@@ -55,10 +55,18 @@ eval_fn eval_find(enum ir_opcode code)
         [IR_OP_COL2IM] = eval_col2im,
         [IR_OP_DFT] = eval_dft,
         [IR_OP_DET] = eval_det,
+        [IR_OP_KV_WRITE] = eval_kv_write,
+        [IR_OP_PAGED_ATTENTION] = eval_paged_attention,
+        [IR_OP_MATMUL_EXPERTS] = eval_matmul_experts,
     };
     if ((unsigned)code >= IR_OP_COUNT) return NULL;
     if (table[code]) return table[code];
     return ir_op_info(code)->traits & IR_T_PW ? eval_pointwise : NULL;
+}
+
+bool eval_takes_encoding(enum ir_opcode code, int operand)
+{
+    return code == IR_OP_GATHER ? operand == 0 : (code == IR_OP_MATMUL || code == IR_OP_MATMUL_EXPERTS) && operand == 1;
 }
 
 bool eval_fail(struct eval_call *c, enum diag_id id, const char *fmt, ...)

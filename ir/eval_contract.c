@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* matmul and conv on the blocked product; conv gathers its columns from the image on the fly. */
+#include "ir/encoding.h"
 #include "ir/eval_gemm.h"
 #include "ir/eval_table.h"
 #include "ir/eval_window.h"
@@ -39,6 +40,7 @@ struct matmul {
     struct ir_tensor *out;
     bool in_f64;
     int64_t m, n, row_a, col_a, row_w, col_w; /* strides */
+    int64_t first;                            /* element of the result where c[0][0][0] goes */
     const int64_t *at_a, *at_w;               /* offset of each batch */
 };
 
@@ -57,7 +59,7 @@ static void matmul_w(const void *arg, int64_t b, int64_t k, int64_t j0, int64_t 
 static void matmul_store(const void *arg, int64_t b, int64_t i, int64_t j0, int64_t n, union eval_lane *sums)
 {
     const struct matmul *p = arg;
-    store(p->out, p->in_f64, (b * p->m + i) * p->n + j0, n, sums);
+    store(p->out, p->in_f64, p->first + (b * p->m + i) * p->n + j0, n, sums);
 }
 
 /* Offsets of a tensor's matrices for each batch of the result. */
@@ -80,6 +82,38 @@ static int64_t *batch_offsets(struct eval_call *c, const struct ir_tensor *t, in
         }
     }
     return at;
+}
+
+/* Elements of w that are unpacked at a time. */
+#define UNPACKED_ELEMS (INT64_C(1) << 22)
+
+/* w in blocks: unpacked a few rows of one matrix at a time, which give columns (trans_b) or parts of sums of the result. */
+static bool matmul_encoded(struct eval_call *c, struct matmul *p, int rank, const int64_t *dims, bool trans)
+{
+    const struct ir_tensor *w = p->w;
+    int64_t batch = eval_product(dims, 0, rank), rows = w->dims[w->rank - 2], row = w->dims[w->rank - 1], zero = 0;
+    int64_t step = trans && row < UNPACKED_ELEMS ? UNPACKED_ELEMS / row : rows;
+    size_t row_bytes;
+    struct ir_tensor part = {.dtype = DT_F32, .rank = 2};
+    if (!encoding_bytes(w->enc, 1, row, &row_bytes)) return eval_fail(c, DIAG_SHAPE_MISMATCH, "rows are not whole blocks");
+    if (step > rows) step = rows;
+    if (step < 1) step = 1;
+    int64_t *at_a = batch_offsets(c, p->a, rank, dims), *at_w = at_a ? batch_offsets(c, w, rank, dims) : NULL;
+    part.data = at_w ? eval_scratch(c, step * row, sizeof(float)) : NULL;
+    if (!part.data) return false;
+    struct matmul q = *p;
+    q.w = &part;
+    q.at_w = &zero;
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t at = 0; at < rows; at += step) {
+            int64_t n = rows - at < step ? rows - at : step;
+            encoding_unpack(w->enc, (const char *)w->data + (size_t)(at_w[b] / row + at) * row_bytes, n * row, part.data);
+            q.at_a = &at_a[b];
+            q.first = b * p->m * p->n + (trans ? at : 0);
+            struct gemm g = {1, p->m, trans ? n : p->n, trans ? row : n, false, &q, matmul_a, matmul_w, matmul_store};
+            if (!eval_gemm(c, &g)) return false;
+        }
+    return true;
 }
 
 bool eval_matmul(struct eval_call *c)
@@ -107,6 +141,7 @@ bool eval_matmul(struct eval_call *c)
     p.col_a = ta ? m : 1;
     p.row_w = tw ? 1 : n;
     p.col_w = tw ? k : 1;
+    if (w->enc) return matmul_encoded(c, &p, rank - 2, dims, tw);
     p.at_a = batch_offsets(c, a, rank - 2, dims);
     p.at_w = p.at_a ? batch_offsets(c, w, rank - 2, dims) : NULL;
     if (!p.at_w) return false;

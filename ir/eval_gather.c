@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Gathers (negative indices count from the end, out of range is clamped) and scatters (out of range is an error). */
+#include "ir/encoding.h"
 #include "ir/eval_impl.h"
 #include "ir/eval_table.h"
 
@@ -8,6 +9,20 @@ static int64_t clamp_index(int64_t i, int64_t n)
 {
     if (i < 0) i += n;
     return i < 0 ? 0 : i >= n ? n - 1 : i;
+}
+
+/* Rows of blocks, unpacked one by one. */
+static bool gather_encoded(struct eval_call *c, int64_t outer, int64_t n, size_t row)
+{
+    const struct ir_tensor *x = &c->in[0], *idx = &c->in[1];
+    int64_t count = eval_count(idx);
+    size_t row_bytes;
+    float *dst = c->out[0].data;
+    if (!encoding_bytes(x->enc, 1, (int64_t)row, &row_bytes)) return eval_fail(c, DIAG_SHAPE_MISMATCH, "rows are not whole blocks");
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = 0; i < count; i++, dst += row)
+            encoding_unpack(x->enc, (const char *)x->data + (size_t)(o * n + clamp_index(eval_get_i(idx, i), n)) * row_bytes, (int64_t)row, dst);
+    return true;
 }
 
 bool eval_gather(struct eval_call *c)
@@ -26,6 +41,7 @@ bool eval_gather(struct eval_call *c)
     if (n == 0) return eval_fail(c, DIAG_SHAPE_MISMATCH, "axis %d is empty", axis);
     size_t row = (size_t)eval_product(x->dims, axis + 1, x->rank) * dtype_bytes(x->dtype);
     char *dst = c->out[0].data;
+    if (x->enc) return gather_encoded(c, outer, n, row / sizeof(float));
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0; i < count; i++, dst += row)
             memcpy(dst, (const char *)x->data + (size_t)(o * n + clamp_index(eval_get_i(idx, i), n)) * row, row);

@@ -57,6 +57,9 @@ static inline const struct ir_tensor *eval_in(const struct eval_call *c, int i)
     return i < c->n_in && c->in[i].data ? &c->in[i] : NULL;
 }
 
+/* Does this operand of the op read encoded constants? */
+bool eval_takes_encoding(enum ir_opcode code, int operand);
+
 /* Product of dims[from .. to); the driver has checked that whole tensors do not overflow. */
 int64_t eval_product(const int64_t *dims, int from, int to);
 static inline int64_t eval_count(const struct ir_tensor *t) { return eval_product(t->dims, 0, t->rank); }

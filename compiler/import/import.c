@@ -24,10 +24,10 @@ struct ir_module *import_model(const char *path, const struct import_options *op
     bool onnx = wire_looks_like_model(f->data, f->len), text = !onnx && looks_like_text(f->data, f->len);
     bool gguf = gguf_looks_like(f->data, f->len);
     struct ir_module *m = NULL;
-    if (gguf) diag_report(diag, DIAG_FORMAT_UNKNOWN, path, "GGUF files are not supported yet");
-    else if (text) m = ir_parse_module((const char *)f->data, f->len, path, NULL, 0, diag);
-    else if (!onnx) diag_report(diag, DIAG_FORMAT_UNKNOWN, path, f->len ? "not an ONNX model and not text IR" : "the file is empty");
+    if (text && !gguf) m = ir_parse_module((const char *)f->data, f->len, path, NULL, 0, diag);
+    else if (!onnx && !gguf) diag_report(diag, DIAG_FORMAT_UNKNOWN, path, f->len ? "not an ONNX or GGUF model and not text IR" : "the file is empty");
     onnx_unmap_file(f);
+    if (gguf) return import_gguf(path, options, diag);
     return onnx ? import_onnx(path, options, diag) : m;
 }
 

@@ -40,12 +40,19 @@ struct import_options {
      * model can be imported, as far as those nodes go. The caller initialises and frees the arena.
      */
     struct import_needs *needs;
+    /* Language models: element type of the KV cache (DT_NONE: f16), and the context that the engine is for (0: as trained). */
+    enum dtype kv_dtype;
+    int64_t context;
 };
 
-/* Recognises the format by content: an ONNX model or text IR. options may be NULL. */
+/* Recognises the format by content: an ONNX model, a GGUF model or text IR. options may be NULL. */
 struct ir_module *import_model(const char *path, const struct import_options *options, struct diag_sink *diag);
 
 struct ir_module *import_onnx(const char *path, const struct import_options *options, struct diag_sink *diag);
+struct gguf;
+struct ir_module *import_gguf(const char *path, const struct import_options *options, struct diag_sink *diag);
+/* The module takes over the open file, also when NULL is returned. */
+struct ir_module *import_gguf_file(struct gguf *g, const struct import_options *options, struct diag_sink *diag);
 /* name stands for the file's name in locations; external data is refused. */
 struct ir_module *import_onnx_bytes(const void *data, size_t len, const char *name,
                                     const struct import_options *options, struct diag_sink *diag);

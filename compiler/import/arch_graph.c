@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The whole graph: inputs, embedding, layers, head. */
+#include <string.h>
+
+#include "compiler/import/arch.h"
+
+#define NAME(base) arch_name(a, il, base)
+
+/* ---- inputs ---- */
+
+static struct ir_value *input(struct arch *a, const char *name, enum dtype dtype, int rank, const struct dim *d0, const struct dim *d1)
+{
+    const struct dim *dims[2] = {d0, d1};
+    return ir_func_add_input(a->f, name, ir_type_make(a->m, dtype, rank, dims));
+}
+
+static bool add_inputs(struct arch *a)
+{
+    struct dim_ctx *c = a->m->dims;
+    a->t = dim_sym(c, "T", 1, 65536);
+    const struct dim *s = dim_sym(c, "S", 1, 65536), *mp = dim_sym(c, "MP", 1, INT64_C(1) << 22);
+    dim_sym(c, "NP", 1, INT64_C(1) << 24);
+    a->r = dim_sym(c, "R", 0, 65536);
+    a->tokens = input(a, "tokens", DT_I32, 1, a->t, NULL);
+    a->positions = input(a, "positions", DT_I32, 1, a->t, NULL);
+    a->seq_of = input(a, "seq_of", DT_I32, 1, a->t, NULL);
+    a->slots = input(a, "slots", DT_I64, 1, a->t, NULL);
+    a->page_table = input(a, "page_table", DT_I32, 2, s, mp);
+    a->logit_rows = input(a, "logit_rows", DT_I32, 1, a->r, NULL);
+    return arch_add_caches(a);
+}
+
+/* [1, T] or [T, 1] of a vector of the batch. */
+static struct ir_value *vector_as(struct arch *a, struct ir_value *x, bool column)
+{
+    const struct dim *one = dim_const(a->m->dims, 1), *dims[2] = {column ? a->t : one, column ? one : a->t};
+    return ir_build_reshape(&a->b, x, 2, dims);
+}
+
+/* An encoder's rows see up to the greatest position of their sequence in the batch, which holds all of it. */
+static struct ir_value *ends_of_sequences(struct arch *a)
+{
+    struct ir_builder *b = &a->b;
+    int64_t axis = 1;
+    struct ir_value *column = vector_as(a, a->seq_of, true), *row = vector_as(a, a->seq_of, false);
+    struct ir_value *same = ir_build_binary(b, IR_OP_EQ, column, row), *at = vector_as(a, a->positions, false);
+    at = ir_build_select(b, same, at, ir_build_scalar_i(b, DT_I32, -1));
+    return ir_build_reduce(b, IR_OP_REDUCE_MAX, at, 1, &axis, false);
+}
+
+/* cos and sin of the batch's positions, [T, pairs]: angles in f64, because positions are large. */
+static bool tables(struct arch *a, const struct arch_freqs *f, struct ir_value **cos, struct ir_value **sin)
+{
+    struct ir_builder *b = &a->b;
+    int64_t dims[2] = {1, f->n};
+    if (f->n == 0) return true;
+    struct ir_type type = ir_type_static(a->m, DT_F64, 2, dims);
+    size_t bytes = (size_t)f->n * sizeof *f->inv_freq;
+    struct ir_const *c = ir_const_make(a->m, "inv_freq", type, arena_dup(&a->m->arena, f->inv_freq, bytes), bytes, false);
+    struct ir_value *angle = vector_as(a, ir_build_cast(b, a->positions, DT_F64), true);
+    arch_at_part(a, "rope");
+    angle = ir_build_binary(b, IR_OP_MUL, angle, ir_build_constant(b, c));
+    *cos = arch_scaled(a, ir_build_cast(b, ir_build_unary(b, IR_OP_COS, angle), DT_F32), f->scale);
+    *sin = arch_scaled(a, ir_build_cast(b, ir_build_unary(b, IR_OP_SIN, angle), DT_F32), f->scale);
+    return *cos && *sin;
+}
+
+/* ---- embedding and head ---- */
+
+static struct ir_value *embedding(struct arch *a)
+{
+    struct ir_builder *b = &a->b;
+    int64_t dims[2] = {a->h.vocab, a->h.width};
+    arch_at_part(a, "token_embd");
+    struct ir_value *x = ir_build_gather(b, arch_tensor(a, "token_embd.weight", 2, dims, false), a->tokens, 0);
+    x = arch_scaled(a, x, a->h.embed_scale);
+    if (x && a->row->flags & ARCH_ENCODER && arch_has(a, "token_types", ".weight")) {
+        const struct gguf_tensor *t = gguf_find_tensor(a->g, "token_types.weight");
+        int64_t types[2] = {t->rank > 1 ? t->dims[1] : 1, a->h.width};
+        const struct dim *zero = dim_const(a->m->dims, 0), *starts[2] = {zero, zero};
+        const struct dim *sizes[2] = {dim_const(a->m->dims, 1), dim_const(a->m->dims, a->h.width)};
+        static const int64_t steps[2] = {1, 1};
+        struct ir_value *all = arch_tensor(a, "token_types.weight", 2, types, true);
+        x = ir_build_binary(b, IR_OP_ADD, x, all ? ir_build_slice(b, all, starts, steps, sizes) : NULL); /* all tokens are of type 0 */
+    }
+    if (x && a->row->flags & ARCH_POSITIONS) {
+        const struct gguf_tensor *t = gguf_find_tensor(a->g, "position_embd.weight");
+        int64_t rows[2] = {t && t->rank > 1 ? t->dims[1] : 1, a->h.width};
+        x = ir_build_binary(b, IR_OP_ADD, x, ir_build_gather(b, arch_tensor(a, "position_embd.weight", 2, rows, false), a->positions, 0));
+    }
+    if (x && arch_has(a, "token_embd_norm", ".weight")) x = arch_norm(a, "token_embd_norm", x, a->h.width);
+    return x;
+}
+
+static bool head(struct arch *a, struct ir_value *x)
+{
+    static const char *const logits = "logits", *const embeddings = "embeddings";
+    bool encoder = a->row->flags & ARCH_ENCODER;
+    if (!encoder || arch_has(a, "output_norm", ".weight")) x = arch_norm(a, "output_norm", x, a->h.width);
+    if (!encoder) {
+        x = arch_linear(a, arch_has(a, "output", ".weight") ? "output" : "token_embd", x, a->h.vocab);
+        x = arch_softcap(a, arch_scaled(a, x, 1 / a->h.logit_div), a->h.logit_softcap);
+    }
+    if (!x) return false;
+    ir_func_set_outputs(a->f, 1, &x, encoder ? &embeddings : &logits);
+    return true;
+}
+
+/* ---- layers ---- */
+
+static struct ir_value *add(struct arch *a, struct ir_value *x, struct ir_value *y)
+{
+    return x && y ? ir_build_binary(&a->b, IR_OP_ADD, x, y) : NULL;
+}
+
+static struct ir_value *norm_if(struct arch *a, const char *base, struct ir_value *x)
+{
+    return x && arch_has(a, base, ".weight") ? arch_norm(a, base, x, a->h.width) : x;
+}
+
+/* A norm that the recipe cannot do without. */
+static struct ir_value *pre_norm(struct arch *a, const char *base, struct ir_value *x)
+{
+    return a->row->flags & ARCH_NO_PRE_NORM ? x : arch_norm(a, base, x, a->h.width);
+}
+
+/* From the layer's normed input to its attention's result; in the last layer only for the rows that are wanted, as *x then is, too. */
+static struct ir_value *attention(struct arch *a, int il, struct ir_value *in, struct ir_value **x)
+{
+    struct ir_value *y = a->row->flags & ARCH_LATENT ? arch_latent(a, il, in) : arch_attention(a, il, in);
+    if (il + 1 == a->h.layers) {
+        y = arch_rows_wanted(a, y);
+        *x = arch_rows_wanted(a, *x);
+    }
+    if (y && arch_has(a, NAME("attn_sub_norm"), ".weight")) y = arch_norm(a, NAME("attn_sub_norm"), y, y->type.dims[1]->value);
+    return arch_linear(a, NAME("attn_output"), y, a->h.width);
+}
+
+static struct ir_value *decoder_layer(struct arch *a, int il, struct ir_value *x)
+{
+    double scale = a->h.residual_scale;
+    struct ir_value *y = attention(a, il, pre_norm(a, NAME("attn_norm"), x), &x);
+    y = arch_scaled(a, norm_if(a, NAME("post_attention_norm"), y), scale);
+    struct ir_value *sum = add(a, x, y), *from = a->h.parallel ? x : sum;
+    struct ir_value *f = sum ? arch_ffn(a, il, pre_norm(a, NAME("ffn_norm"), from)) : NULL;
+    f = arch_scaled(a, norm_if(a, NAME("post_ffw_norm"), f), scale);
+    return add(a, sum, f);
+}
+
+static struct ir_value *encoder_layer(struct arch *a, int il, struct ir_value *x)
+{
+    struct ir_value *y = attention(a, il, x, &x);
+    x = arch_norm(a, NAME("attn_output_norm"), add(a, x, y), a->h.width);
+    return arch_norm(a, NAME("layer_output_norm"), add(a, x, arch_ffn(a, il, x)), a->h.width);
+}
+
+/* ---- all of it ---- */
+
+static bool all_used(struct arch *a)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->g->tensors.n; i++) {
+        const char *name = a->g->tensors.v[i]->name;
+        if (map_finds(&a->used, name)) continue;
+        if (n++ < 3)
+            diag_report(a->diag, DIAG_GGUF_FEATURE, a->loc, "tensor `%s` is not part of architecture %s as it is known here", name, a->row->name);
+    }
+    if (n > 3) diag_report(a->diag, DIAG_GGUF_FEATURE, a->loc, "so are %zu more tensors", n - 3);
+    return n == 0;
+}
+
+bool arch_build(struct arch *a)
+{
+    a->f = ir_func_create(a->m, "main");
+    a->b = (struct ir_builder){.m = a->m, .block = a->f->body, .loc = ir_loc_make(a->m, a->loc)};
+    if (!arch_make_freqs(a) || !add_inputs(a)) return false;
+    a->last = a->h.causal ? a->positions : ends_of_sequences(a);
+    if (!a->last || !tables(a, &a->freqs, &a->cos, &a->sin) || !tables(a, &a->local_freqs, &a->local_cos, &a->local_sin)) return false;
+    struct ir_value *x = embedding(a);
+    for (int il = 0; x && il < a->h.layers; il++) x = a->row->flags & ARCH_ENCODER ? encoder_layer(a, il, x) : decoder_layer(a, il, x);
+    return x && head(a, x) && all_used(a);
+}
