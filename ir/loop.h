@@ -155,6 +155,8 @@ struct lp_value *lp_load(struct lp_builder *b, int buf, struct lp_value *const *
 struct lp_value *lp_load_tile(struct lp_builder *b, int buf, struct lp_value *const *idx, int rows, int cols,
                               int row_axis, int col_axis, struct lp_value *nrows, struct lp_value *ncols);
 void lp_store(struct lp_builder *b, int buf, struct lp_value *const *idx, struct lp_value *v);
+/* A hint: the line of that element will be read soon. The index may lie past the end. */
+void lp_prefetch(struct lp_builder *b, int buf, struct lp_value *const *idx);
 void lp_store_tile(struct lp_builder *b, int buf, struct lp_value *const *idx, struct lp_value *v, int row_axis,
                    int col_axis, struct lp_value *nrows, struct lp_value *ncols);
 

@@ -424,6 +424,13 @@ void lp_store_tile(struct lp_builder *b, int buf, struct lp_value *const *idx, s
               v->type.cols > 1 ? col_axis : -1, nrows, ncols);
 }
 
+void lp_prefetch(struct lp_builder *b, int buf, struct lp_value *const *idx)
+{
+    const struct lp_buf *m = buf_at(b, buf);
+    INFC_ASSERT(index_cols(m, idx) == 1);
+    memory_op(b, LP_OP_PREFETCH, buf, idx, NULL, NULL, -1, -1, NULL, NULL);
+}
+
 /* ---- control ---- */
 
 static void yield(struct lp_builder *b, const struct lp_op *op, struct lp_value *const *yields)

@@ -316,6 +316,7 @@ static bool run_op(struct machine *m, const struct lp_op *op)
         return true;
     }
     case LP_OP_YIELD:
+    case LP_OP_PREFETCH:
     case LP_OP_BARRIER: return true;
     default: return fault(m, op, "an unknown op");
     }

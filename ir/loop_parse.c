@@ -472,6 +472,7 @@ static bool read_plain(struct parser *s, struct draft *d, struct lp_block *b)
     case LP_OP_IOTA:
     case LP_OP_BARRIER: break;
     case LP_OP_LOAD:
+    case LP_OP_PREFETCH:
     case LP_OP_STORE: good = read_access(s, d); break;
     case LP_OP_REDUCE:
         for (d->index = 0; d->index < 6 && !accept(s, reductions[d->index]);) d->index++;

@@ -310,6 +310,7 @@ static void put_operands(struct printer *p, const struct lp_op *op)
         return;
     case LP_OP_DIM: strbuf_printf(p->out, " #%d", op->index); return;
     case LP_OP_LOAD:
+    case LP_OP_PREFETCH:
     case LP_OP_STORE: put_access(p, op); return;
     case LP_OP_REDUCE: strbuf_printf(p->out, " %s", reductions[op->index]); break;
     case LP_OP_EXTRACT:

@@ -299,7 +299,7 @@ static bool walk_up(struct lp_block *b, uint32_t *uses)
     for (struct lp_op *op = b->last, *prev; op; op = prev) {
         prev = op->prev;
         if (op->code == LP_OP_YIELD) continue;
-        bool used = false, own = op->code == LP_OP_STORE || op->code == LP_OP_BARRIER;
+        bool used = false, own = op->code == LP_OP_STORE || op->code == LP_OP_BARRIER || op->code == LP_OP_PREFETCH;
         for (int i = 0; i < op->n_results; i++) used |= uses[op->results[i]->id] != 0;
         for (int i = 0; i < op->n_regions; i++) own |= walk_up(op->regions[i], uses);
         effect |= own;

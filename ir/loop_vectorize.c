@@ -207,6 +207,7 @@ static bool classify_op(struct widener *w, const struct lp_op *op)
 {
     if (op->code == LP_OP_YIELD) return true;
     if (op->n_regions) return classify_region_op(w, op);
+    if (op->code == LP_OP_PREFETCH) return false; /* schedules that prefetch are vectors already */
     if (lp_op_flags(op->code) & LP_F_MEM) return classify_access(w, op);
     if (worst_operand(w, op) == UNIFORM) return true;
     int64_t coeff = 0, c;

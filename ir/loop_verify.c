@@ -128,6 +128,11 @@ static const char *check_memory(const struct lp_kernel *k, const struct lp_op *o
     int first = lp_first_index(op);
     if (op->n_operands != first + b->rank + op->has_nrows + op->has_ncols)
         return "the number of indices is not the buffer's rank";
+    if (op->code == LP_OP_PREFETCH) {
+        for (int i = 0; i < b->rank; i++)
+            if (!is_index(op->operands[i]->type)) return "an index is not an i64";
+        return NULL;
+    }
     struct lp_type t = store ? op->operands[0]->type : op->results[0]->type;
     if (t.dtype != b->dtype) return "the buffer holds another type";
     if (store && !b->writable) return "the buffer is not writable";

@@ -11,7 +11,8 @@
  *   z = max(y, 0)                   ->   y' = conv(pad(x'), w, b) channels_last
  *                                        z' = max(y', 0);  z = transpose(z')
  *
- * A 1x1 convolution without groups becomes a matmul with a constant right side (strided: of a slice). Requires verified IR
+ * A transposed convolution becomes an ordinary one over an image with zeros between its pixels, or, when its taps do not
+ * overlap, a matmul. A 1x1 convolution without groups becomes a matmul with a constant right side (strided: of a slice). Requires verified IR
  * without groups; establishes: conv with channels_last has no padding. Cost: linear.
  */
 #include <string.h>
@@ -166,6 +167,128 @@ static bool convert_conv(struct layout *l, struct ir_op *op)
     return true;
 }
 
+/* ---- transposed convolutions ---- */
+
+/* w[C, O, K..] as an ordinary convolution's w'[O, C, K..] with the taps in reverse: constant, so folded later. */
+static struct ir_value *flip_weights(struct layout *l, struct ir_value *w)
+{
+    int rank = w->type.rank;
+    int64_t perm[IR_MAX_RANK], steps[IR_MAX_RANK];
+    const struct dim *starts[IR_MAX_RANK];
+    for (int i = 0; i < rank; i++) perm[i] = i < 2 ? 1 - i : i;
+    w = ir_build_transpose(&l->b, w, perm);
+    for (int i = 0; w && i < rank; i++) {
+        steps[i] = i < 2 ? 1 : -1;
+        starts[i] = i < 2 ? dim_const(l->m->dims, 0) : dim_addc(l->m->dims, w->type.dims[i], -1);
+    }
+    return w ? ir_build_slice(&l->b, w, starts, steps, w->type.dims) : NULL;
+}
+
+/* Channels-last x with stride - 1 zeros between neighbours: [N, H, W, C] -> [N, (H - 1) s + 1, .., C]. */
+static struct ir_value *insert_zeros(struct layout *l, struct ir_value *x, int n, const int64_t *strides)
+{
+    struct dim_ctx *dc = l->m->dims;
+    const struct dim *zero = dim_const(dc, 0), *one = dim_const(dc, 1);
+    const struct dim *split[IR_MAX_RANK], *lo[IR_MAX_RANK], *hi[IR_MAX_RANK], *merged[IR_MAX_RANK], *cut[IR_MAX_RANK];
+    int64_t steps[IR_MAX_RANK];
+    int at = 0, rank = x->type.rank;
+    for (int i = 0; i < rank; i++) {
+        bool spatial = i >= 1 && i <= n;
+        split[at] = x->type.dims[i], lo[at] = hi[at] = zero, at++;
+        steps[i] = 1;
+        merged[i] = cut[i] = x->type.dims[i];
+        if (!spatial) continue;
+        split[at] = one, lo[at] = zero, hi[at] = dim_const(dc, strides[i - 1] - 1), at++;
+        merged[i] = dim_mulc(dc, x->type.dims[i], strides[i - 1]);
+        cut[i] = dim_addc(dc, merged[i], 1 - strides[i - 1]);
+    }
+    x = ir_build_reshape(&l->b, x, at, split);
+    if (!x) return NULL;
+    struct ir_attr attrs[] = {ir_a_dims("lo", at, lo), ir_a_dims("hi", at, hi)};
+    struct ir_op *pad = ir_build(&l->b, IR_OP_PAD, 1, &x, 2, attrs, 1);
+    x = pad ? ir_build_reshape(&l->b, &pad->results[0], rank, merged) : NULL;
+    for (int i = 0; i < rank; i++) lo[i] = zero;
+    return x ? ir_build_slice(&l->b, x, lo, steps, cut) : NULL;
+}
+
+/*
+ * Kernel as large as the stride and no padding: no two taps meet, so it is a matmul over pixels whose columns (taps,
+ * channels) are then put side by side.
+ */
+static struct ir_value *deconv_apart(struct layout *l, struct ir_op *op, struct ir_value *x, int n, const int64_t *strides)
+{
+    struct dim_ctx *dc = l->m->dims;
+    struct ir_value *w = ir_operand(op, 1);
+    int rank = x->type.rank;
+    int64_t wperm[IR_MAX_RANK], perm[IR_MAX_RANK];
+    const struct dim *flat[2] = {w->type.dims[0], dim_const(dc, 1)}, *wide[IR_MAX_RANK], *out[IR_MAX_RANK];
+    for (int i = 0; i < rank; i++) wperm[i] = i == 0 ? 0 : i < rank - 1 ? i + 1 : 1; /* C, K.., O */
+    for (int i = 1; i < rank; i++) flat[1] = dim_mul(dc, flat[1], w->type.dims[i]);
+    w = ir_build_transpose(&l->b, w, wperm);
+    w = w ? ir_build_reshape(&l->b, w, 2, flat) : NULL;
+    struct ir_value *y = w ? ir_build_matmul(&l->b, x, w, false, false, DT_NONE) : NULL; /* [N, D.., (K.., O)] */
+    int at = 0;
+    for (int i = 0; i <= n; i++) wide[at++] = x->type.dims[i];
+    for (int i = 0; i < n; i++) wide[at++] = dim_const(dc, strides[i]);
+    wide[at++] = ir_operand(op, 1)->type.dims[1];
+    y = y ? ir_build_reshape(&l->b, y, at, wide) : NULL;
+    perm[0] = 0, perm[2 * n + 1] = 2 * n + 1;
+    for (int i = 0; i < n; i++) perm[1 + 2 * i] = 1 + i, perm[2 + 2 * i] = 1 + n + i;
+    y = y ? ir_build_transpose(&l->b, y, perm) : NULL;
+    out[0] = x->type.dims[0], out[rank - 1] = wide[at - 1];
+    for (int i = 0; i < n; i++) out[1 + i] = dim_mulc(dc, x->type.dims[1 + i], strides[i]);
+    return y ? ir_build_reshape(&l->b, y, rank, out) : NULL;
+}
+
+/* An ordinary convolution over x with zeros between its pixels, padded so that the output has the wanted size. */
+static struct ir_value *deconv_general(struct layout *l, struct ir_op *op, struct ir_value *x, int n, const int64_t *strides,
+                                       const int64_t *dilations, const struct dim *const *pads)
+{
+    struct dim_ctx *dc = l->m->dims;
+    int unused, rank = x->type.rank;
+    const struct dim *const *output = ir_attr_dims(op, "output", &unused), *lo[IR_MAX_RANK], *hi[IR_MAX_RANK];
+    struct ir_value *w = flip_weights(l, ir_operand(op, 1));
+    x = insert_zeros(l, x, n, strides);
+    if (!w || !x) return NULL;
+    for (int i = 0; i < rank; i++) lo[i] = hi[i] = dim_const(dc, 0);
+    for (int i = 0; i < n; i++) {
+        const struct dim *reach = dim_mulc(dc, dim_addc(dc, w->type.dims[2 + i], -1), dilations[i]);
+        lo[1 + i] = dim_sub(dc, reach, pads[i]);
+        hi[1 + i] = dim_sub(dc, dim_add(dc, output[i], reach), dim_add(dc, x->type.dims[1 + i], lo[1 + i]));
+    }
+    struct ir_attr pa[] = {ir_a_dims("lo", rank, lo), ir_a_dims("hi", rank, hi)};
+    struct ir_op *pad = ir_build(&l->b, IR_OP_PAD, 1, &x, 2, pa, 1);
+    if (!pad) return NULL;
+    struct ir_value *operands[] = {&pad->results[0], w};
+    struct ir_attr ca[] = {ir_a_ints("dilations", n, dilations), ir_a_int("channels_last", 1)};
+    struct ir_op *c = ir_build(&l->b, IR_OP_CONV, 2, operands, 2, ca, 1);
+    return c ? &c->results[0] : NULL;
+}
+
+static bool convert_conv_transpose(struct layout *l, struct ir_op *op)
+{
+    struct ir_value *x = ir_operand(op, 0), *w = ir_operand(op, 1);
+    int n = x->type.rank - 2, unused;
+    if (!dtype_is_float(x->type.dtype) || !ir_value_const(w) || ir_attr_int(op, "groups", 1) != 1 || n > 3) return false;
+    const int64_t *s = ir_attr_ints(op, "strides", &unused), *d = ir_attr_ints(op, "dilations", &unused);
+    const struct dim *const *p = ir_attr_dims(op, "pads", &unused), *const *output = ir_attr_dims(op, "output", &unused), *pads[IR_MAX_RANK];
+    int64_t strides[IR_MAX_RANK], dilations[IR_MAX_RANK];
+    bool apart = true;
+    for (int i = 0; i < n; i++) {
+        strides[i] = s ? s[i] : 1, dilations[i] = d ? d[i] : 1;
+        pads[i] = p ? p[i] : dim_const(l->m->dims, 0);
+        apart = apart && dim_is(w->type.dims[2 + i], strides[i]) && dilations[i] == 1 && dim_is(pads[i], 0) &&
+                output[i] == dim_mulc(l->m->dims, x->type.dims[2 + i], strides[i]);
+        if (x->type.dims[2 + i]->lo < 1) return false; /* (H - 1) s + 1 has no meaning for no pixels */
+    }
+    struct ir_value *t = get_twin(l, x, x->type.rank);
+    struct ir_value *y = apart ? deconv_apart(l, op, t, n, strides) : deconv_general(l, op, t, n, strides, dilations, pads);
+    if (y && ir_operand(op, 2)) y = ir_build_binary(&l->b, IR_OP_ADD, y, ir_operand(op, 2));
+    if (!y) return false;
+    replace(l, op, 0, y);
+    return true;
+}
+
 static bool convert_pool(struct layout *l, struct ir_op *op)
 {
     struct ir_value *x = ir_operand(op, 0);
@@ -278,6 +401,7 @@ static bool convert(struct layout *l, struct ir_op *op)
     if (op->n_attrs > 24) return false;
     switch (op->code) {
     case IR_OP_CONV: return !ir_attr_int(op, "channels_last", 0) && convert_conv(l, op);
+    case IR_OP_CONV_TRANSPOSE: return convert_conv_transpose(l, op);
     case IR_OP_POOL_MAX: case IR_OP_POOL_AVG: case IR_OP_POOL_SUM:
         return !ir_attr_int(op, "channels_last", 0) && convert_pool(l, op);
     case IR_OP_REDUCE_SUM: case IR_OP_REDUCE_PROD: case IR_OP_REDUCE_MAX: case IR_OP_REDUCE_MIN: return convert_reduce(l, op);

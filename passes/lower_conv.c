@@ -14,6 +14,8 @@
 #include "passes/lower.h"
 #include "passes/tile_shape.h"
 
+#define PREFETCH_BYTES 2048 /* how far ahead of the K loop packed weights are asked for */
+
 struct conv {
     struct lower_ctx *l;
     struct expr_ctx *e;
@@ -129,6 +131,21 @@ static struct lp_value *load_weights(struct conv *c, const struct place *p, stru
     return lp_cast(&c->e->b, v, c->acc);
 }
 
+/* The weights some steps ahead; near the end of a run these are the next tap's or the next panel's. */
+static void prefetch_weights(struct conv *c, const struct place *p, struct lp_value *const *k, struct lp_value *ch)
+{
+    struct lp_builder *b = &c->e->b;
+    struct lp_value *idx[8];
+    int at = 0, elem = (int)dtype_bytes(c->w->dtype), ahead = PREFETCH_BYTES / (c->panel * elem);
+    idx[at++] = p->group, idx[at++] = p->panel;
+    for (int i = 0; i < c->n - (c->merged ? 1 : 0); i++) idx[at++] = k[i];
+    idx[at++] = lp_binary(b, LP_OP_ADD, ch, lp_index(b, ahead));
+    for (int x = 0; x < c->nr; x += 64 / elem) {
+        idx[at] = lp_index(b, p->piece + x);
+        lp_prefetch(b, c->wb, idx);
+    }
+}
+
 /* acc after the loops over taps and channels. */
 static struct lp_value *contract(struct conv *c, const struct place *p)
 {
@@ -144,6 +161,7 @@ static struct lp_value *contract(struct conv *c, const struct place *p)
     int64_t run = c->merged ? c->cg * c->kernel[c->n - 1] : c->cg;
     struct lp_op *loop = loops[n_loops++] = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(&e->b, run), 1, 1, &acc);
     struct lp_value *ch = loop->regions[0]->args[0];
+    prefetch_weights(c, p, k, ch);
     acc = lp_mma(&e->b, loop->regions[0]->args[1], load_pixels(c, p, k, ch), load_weights(c, p, k, ch), 1);
     while (n_loops) {
         expr_for_end(e, loops[--n_loops], &acc);

@@ -13,6 +13,7 @@
 #include "passes/lower.h"
 #include "passes/tile_shape.h"
 
+#define PREFETCH_BYTES 2048 /* how far ahead of the K loop a packed panel is asked for */
 #define ROW_BLOCK 96 /* rows a slice does with one panel, rounded down to a multiple of MR */
 
 struct mm {
@@ -109,6 +110,18 @@ static struct lp_value *load_b(struct mm *t, struct lp_value *panel, int col, st
     return lp_cast(&e->b, v, t->acc);
 }
 
+/* Row k + PREFETCH_BYTES of the panel: runs on into the next panel, which the next slice reads. */
+static void prefetch_b(struct mm *t, struct lp_value *panel, int col, struct lp_value *k)
+{
+    struct lp_builder *b = &t->l->e.b;
+    int elem = (int)dtype_bytes(ir_operand(t->l->anchor, 1)->type.dtype), ahead = PREFETCH_BYTES / (t->panel * elem);
+    struct lp_value *idx[3] = {panel, lp_binary(b, LP_OP_ADD, k, lp_index(b, ahead)), NULL};
+    for (int c = 0; c < t->nr; c += 64 / elem) {
+        idx[2] = lp_index(b, col + c);
+        lp_prefetch(b, t->b, idx);
+    }
+}
+
 static struct lp_value *zero_tile(struct mm *t, int rows)
 {
     struct lp_type ty = lp_tile(t->acc, rows, t->nr);
@@ -128,6 +141,7 @@ static void emit_tile(struct mm *t, struct lp_value *row, int rows, struct lp_va
     struct lp_value *acc = zero_tile(t, rows);
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, expr_dim(e, t->k), 1, 1, &acc);
     struct lp_value *k = loop->regions[0]->args[0];
+    if (t->packed) prefetch_b(t, panel, col, k);
     struct lp_value *a = load_a(t, row, k, rows, nrows), *b = load_b(t, panel, col, k, ncols);
     struct lp_value *next = lp_mma(&e->b, loop->regions[0]->args[1], a, b, 1);
     expr_for_end(e, loop, &next);

@@ -358,6 +358,7 @@ static bool emit_op(struct cg *g, struct lp_op *op)
     case LP_OP_MMA: return cg_tile_op(g, op);
     case LP_OP_LOAD:
     case LP_OP_STORE: return cg_memory(g, op);
+    case LP_OP_PREFETCH: cg_prefetch(g, op); return true;
     case LP_OP_FOR: return emit_for(g, op);
     case LP_OP_IF: return emit_if(g, op);
     default: return cg_fail(g, DIAG_NO_LOWERING, "no code on this target for", lp_op_name(op->code));

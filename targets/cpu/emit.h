@@ -111,5 +111,6 @@ static inline bool cg_is_soft(enum dtype d) { return dtype_is_float(d) && d != D
 bool cg_pointwise(struct cg *g, struct lp_op *op);
 bool cg_tile_op(struct cg *g, struct lp_op *op); /* IOTA SPLAT EXTRACT REDUCE MMA (emit_tile.c) */
 bool cg_memory(struct cg *g, struct lp_op *op);  /* LOAD STORE (emit_mem.c) */
+void cg_prefetch(struct cg *g, struct lp_op *op);
 
 #endif

@@ -159,7 +159,7 @@ static void describe(struct cg *g, struct lp_op *op, struct access *x)
 {
     int first = op->code == LP_OP_STORE;
     *x = (struct access){.op = op, .buf = &g->k->bufs.v[op->buf], .cg_buf = &g->bufs[op->buf]};
-    x->type = first ? op->operands[0]->type : op->results[0]->type;
+    x->type = first ? op->operands[0]->type : op->n_results ? op->results[0]->type : lp_scalar(x->buf->dtype);
     x->esize = (int64_t)dtype_bytes(x->buf->dtype);
     x->mem = cg_mem_type(g, x->buf->dtype);
     int cols = x->type.cols;
@@ -473,6 +473,17 @@ static bool store(struct cg *g, struct lp_op *op)
         LLVMPositionBuilderAtEnd(g->b, done);
     }
     return true;
+}
+
+void cg_prefetch(struct cg *g, struct lp_op *op)
+{
+    struct access x;
+    describe(g, op, &x);
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(g->c);
+    /* read, highest locality, data */
+    LLVMValueRef args[4] = {emit_address(g, x.cg_buf->base, &x.base), LLVMConstInt(i32, 0, 0), LLVMConstInt(i32, 3, 0),
+                            LLVMConstInt(i32, 1, 0)};
+    cg_call(g, "llvm.prefetch", LLVMTypeOf(args[0]), args, 4);
 }
 
 bool cg_memory(struct cg *g, struct lp_op *op)
