@@ -12,6 +12,7 @@
 #include "compiler/npy.h"
 #include "compiler/pipeline.h"
 #include "compiler/tensor_file.h"
+#include "compiler/shapes.h"
 #include "ir/eval.h"
 #include "runtime/abi/random.h"
 
@@ -49,7 +50,8 @@ static bool make_inputs(struct verify *v)
 {
     size_t n = dim_sym_count(v->m->dims);
     v->syms = ARENA_ARRAY(&v->arena, int64_t, n);
-    for (size_t i = 0; i < n; i++) v->syms[i] = dim_sym_at(v->m->dims, i)->lo > 1 ? dim_sym_at(v->m->dims, i)->lo : 1;
+    if (!shapes_smallest(v->m, 0, v->syms))
+        return diag_report_remedy(v->diag, DIAG_SHAPE_MISMATCH, NULL, "give --shape or --input", "no small sizes satisfy the model's shape checks");
     bool *given = ARENA_ARRAY(&v->arena, bool, v->f->n_inputs);
     for (size_t k = 0; k < v->o->values[OPT_INPUTS].n; k++) {
         const char *spec = v->o->values[OPT_INPUTS].v[k], *eq = strchr(spec, '=');

@@ -4,19 +4,9 @@
 #include <math.h>
 
 #include "compiler/npy.h"
+#include "compiler/shapes.h"
 
-/* All symbols at max(lower bound, size), within their ranges. */
-static bool set_symbols(const struct dim_ctx *dims, int64_t size, int64_t *syms)
-{
-    bool changed = size == 1;
-    for (size_t i = 0; i < dim_sym_count(dims); i++) {
-        const struct dim *s = dim_sym_at(dims, i);
-        int64_t v = s->lo > size ? s->lo : size;
-        syms[i] = v < s->hi ? v : s->hi;
-        changed = changed || syms[i] == size;
-    }
-    return changed;
-}
+#define MAX_ATTEMPTS 4 /* a size may satisfy the checks and still fail inside a branch */
 
 static bool make_inputs(struct ir_module *m, const int64_t *syms, struct ir_tensor *in, struct arena *arena)
 {
@@ -96,8 +86,7 @@ struct golden *golden_make(struct ir_module *m, int n_threads)
     struct golden *g = ARENA_NEW(&m->arena, struct golden);
     *g = (struct golden){.seed = GOLDEN_SEED, .tolerance = GOLDEN_TOLERANCE_F32, .n_symbols = dim_sym_count(m->dims)};
     g->sym_values = ARENA_ARRAY(&m->arena, int64_t, g->n_symbols);
-    static const int64_t sizes[] = {1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
-    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
-        if (set_symbols(m->dims, sizes[i], g->sym_values) && try_size(m, n_threads, g->sym_values, g)) return g;
+    for (int attempt = 0; attempt < MAX_ATTEMPTS && shapes_smallest(m, attempt, g->sym_values); attempt++)
+        if (try_size(m, n_threads, g->sym_values, g)) return g;
     return NULL;
 }
