@@ -335,12 +335,16 @@ static bool import_outputs(struct onnx_graph *g, const Onnx__Graph *graph, struc
     bool ok = true;
     struct ir_value **values = ARENA_ARRAY(&im->m->arena, struct ir_value *, graph->n_output);
     const char **names = ARENA_ARRAY(&im->m->arena, const char *, graph->n_output);
+    struct map seen;
+    map_init(&seen, &im->m->arena);
     if (graph->n_output == 0) ok = diag_report(im->diag, DIAG_ONNX_GRAPH, g->prefix, "the model has no outputs");
     for (size_t i = 0; i < graph->n_output; i++) {
         const Onnx__ValueInfo *p = graph->output[i];
         const char *name = p->name ? p->name : "";
         const struct onnx_name *v = onnx_lookup(g->scope, name);
         if (!v) ok = diag_report(im->diag, DIAG_ONNX_GRAPH, g->prefix, "nothing defines the output '%s'", name);
+        if (map_finds(&seen, name)) ok = diag_report(im->diag, DIAG_ONNX_GRAPH, g->prefix, "the output '%s' is given twice", name);
+        map_puts(&seen, name, im);
         if (!v || !v->v) {
             ok = false;
             continue;

@@ -15,6 +15,7 @@ struct heads {
 static struct ir_value *unpack(struct onode *n, struct ir_value *x, int64_t heads)
 {
     static const int64_t perm[4] = {0, 2, 1, 3};
+    if (x && !on_rank(n, x, 3, 3, "an operand")) return NULL;
     const struct dim *size = x && heads > 0 ? dim_exact_div(n->d, dim_of(x, 2), dim_const(n->d, heads)) : NULL;
     if (!size) {
         if (x) on_fail(n, DIAG_SHAPE_MISMATCH, "%s: %lld heads do not divide the hidden size", n->row->op, (long long)heads);
@@ -266,6 +267,8 @@ bool onnx_linearattention(struct onode *n)
     if (!dim_is_const(steps) || steps->value < 1 || steps->value > UNROLL_MAX)
         return on_fail(n, DIAG_ONNX_DYNAMIC, "LinearAttention is supported for a fixed length of 1 to %d", UNROLL_MAX);
     struct linear s = {.q = unpack(n, e_cast(n, x, w), hq), .k = unpack(n, e_cast(n, on_in(n, 1), w), hkv), .v = unpack(n, e_cast(n, on_in(n, 2), w), hkv)};
+    if (delta && !on_rank(n, on_in(n, 5), 3, 3, "beta")) return false;
+    if (on_in(n, 3) && !on_rank(n, on_in(n, 3), 4, 4, "past_state")) return false;
     if (gated) s.decay = unpack(n, e_cast(n, on_in(n, 4), w), hkv);
     if (delta) s.beta = unpack(n, e_cast(n, on_in(n, 5), w), dim_is(dim_of(on_in(n, 5), 2), 1) ? 1 : hkv);
     if (!s.q || !s.k || !s.v) return false;

@@ -126,7 +126,7 @@ bool onnx_onehot(struct onode *n)
 {
     struct ir_value *ix = on_in(n, 0), *values = on_in(n, 2);
     struct kelem depth;
-    if (!element_of(n, 1, &depth)) return false;
+    if (!on_rank(n, values, 1, 1, "the values") || !element_of(n, 1, &depth)) return false;
     if (depth.den) depth.num = dim_floordiv(n->d, depth.num, depth.den);
     int axis, rank = rank_of(ix) + 1;
     if (!on_axis(n, at_int(n, "axis", -1), rank, false, &axis)) return false;

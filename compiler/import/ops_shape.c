@@ -115,7 +115,7 @@ bool onnx_unsqueeze(struct onode *n)
     int count;
     const int64_t *axes = n->version >= 13 ? on_ints(n, 1, &count) : at_ints(n, "axes", &count);
     if (n->failed) return false;
-    int rank = rank_of(x) + count;
+    int rank = count > IR_MAX_RANK ? IR_MAX_RANK + 1 : rank_of(x) + count;
     if (rank > IR_MAX_RANK) return on_fail(n, DIAG_ONNX_LIMIT, "more than %d dims", IR_MAX_RANK);
     bool is_new[IR_MAX_RANK] = {0};
     for (int i = 0; i < count; i++) {

@@ -104,10 +104,11 @@ static struct ir_value *to_mel(struct onode *n, struct ir_value *hz)
 /* num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz -> triangles [dft_length/2 + 1, bins] */
 bool onnx_melweightmatrix(struct onode *n)
 {
-    int count;
-    const struct dim *const *bins = on_dims(n, 0, &count), *const *length = bins ? on_dims(n, 1, &count) : NULL;
+    int count, count_length = 0;
+    const struct dim *const *bins = on_dims(n, 0, &count), *const *length = bins ? on_dims(n, 1, &count_length) : NULL;
     enum dtype t = at_dtype(n, "output_datatype", DT_F32);
     if (!length || n->failed) return false;
+    if (count != 1 || count_length != 1) return on_fail(n, DIAG_ONNX_INPUT, "MelWeightMatrix: the sizes have to be one number each");
     const struct dim *edges = dim_addc(n->d, bins[0], 2), *rows = dim_addc(n->d, dim_floordiv(n->d, length[0], dim_const(n->d, 2)), 1);
     struct ir_value *lo = to_mel(n, on_in(n, 3)), *hi = to_mel(n, on_in(n, 4)), *rate = e_cast(n, e_reshape(n, on_in(n, 2), 0, NULL), DT_F64);
     struct ir_value *step = e_div(n, e_sub(n, hi, lo), e_dim(n, edges, DT_F64));
