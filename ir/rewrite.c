@@ -68,7 +68,7 @@ static void queue_block(struct rewriter *r, struct ir_block *b)
 
 static bool is_dead(const struct ir_op *op)
 {
-    if (ir_op_traits(op) & IR_T_TERM) return false;
+    if ((ir_op_traits(op) & IR_T_TERM) || ir_op_has_effect(op)) return false;
     for (int i = 0; i < op->n_results; i++)
         if (op->results[i].uses) return false;
     return true;
