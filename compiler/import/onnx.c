@@ -18,7 +18,8 @@ bool onnx_define(struct onnx_graph *g, const char *loc, const char *name, struct
 {
     struct arena *a = &g->im->m->arena;
     if (map_finds(&g->scope->names, name))
-        return diag_report(g->im->diag, DIAG_ONNX_GRAPH, loc, "the name '%s' is defined twice", name);
+        return diag_report(g->im->diag, DIAG_ONNX_GRAPH, loc, "the name '%s' is defined twice",
+                           name);
     struct onnx_name *n = ARENA_NEW(a, struct onnx_name);
     n->v = v;
     if (v && !v->name) v->name = arena_strdup(a, name);
@@ -60,7 +61,8 @@ static bool find_inputs(struct onode *n)
         if (!*name) continue;
         struct onnx_name *v = onnx_lookup(n->g->scope, name);
         if (!v) {
-            ok = on_fail(n, DIAG_ONNX_INPUT, "%s: input %zu ('%s') is not defined before this node", n->p->op_type, i, name);
+            ok = on_fail(n, DIAG_ONNX_INPUT, "%s: input %zu ('%s') is not defined before this node",
+                         n->p->op_type, i, name);
             continue;
         }
         if (v->absent) continue;
@@ -76,7 +78,8 @@ static bool check_counts(struct onode *n)
 {
     const struct onnx_row *r = n->row;
     if (n->n_in < r->min_in || (r->max_in >= 0 && n->n_in > r->max_in))
-        return on_fail(n, DIAG_ONNX_INPUT, "%s takes %d to %d inputs, not %d", r->op, r->min_in, r->max_in, n->n_in);
+        return on_fail(n, DIAG_ONNX_INPUT, "%s takes %d to %d inputs, not %d", r->op, r->min_in,
+                       r->max_in, n->n_in);
     for (int i = 0; i < r->min_in; i++)
         if (!n->in[i]) return on_fail(n, DIAG_ONNX_INPUT, "%s: input %d is required", r->op, i);
     return true;
@@ -89,7 +92,8 @@ static void finish_outputs(struct onode *n, bool ok)
         if (!*name) continue;
         struct ir_value *v = ok && (int)i < n->n_out ? n->out[i] : NULL;
         if (ok && !v && !n->failed)
-            on_fail(n, DIAG_ONNX_OP, "%s: output %zu ('%s') is not supported", n->p->op_type, i, name);
+            on_fail(n, DIAG_ONNX_OP, "%s: output %zu ('%s') is not supported", n->p->op_type, i,
+                    name);
         if (v) v = known_materialise(n->im, n->b, v);
         onnx_define(n->g, n->loc, name, v);
     }
@@ -106,7 +110,8 @@ static void visit_new_ops(struct imp *im, struct ir_block *b, struct ir_op *last
 static const Onnx__Function *find_function(struct imp *im, const Onnx__Node *p)
 {
     if (im->functions.n == 0) return NULL;
-    char *key = arena_printf(&im->m->arena, "%s:%s:%s", plain_domain(p->domain), p->op_type, p->overload ? p->overload : "");
+    char *key = arena_printf(&im->m->arena, "%s:%s:%s", plain_domain(p->domain), p->op_type,
+                             p->overload ? p->overload : "");
     return map_finds(&im->functions, key);
 }
 
@@ -114,10 +119,14 @@ static bool call_function(struct onode *n, const Onnx__Function *fn)
 {
     int depth = n->g->call ? n->g->call->depth + 1 : 1;
     for (const struct onnx_call *c = n->g->call; c; c = c->outer)
-        if (c->fn == fn) return on_fail(n, DIAG_ONNX_GRAPH, "the function '%s' calls itself", fn->name);
-    if (depth > ONNX_MAX_CALLS) return on_fail(n, DIAG_ONNX_LIMIT, "functions are nested more than %d deep", ONNX_MAX_CALLS);
+        if (c->fn == fn)
+            return on_fail(n, DIAG_ONNX_GRAPH, "the function '%s' calls itself", fn->name);
+    if (depth > ONNX_MAX_CALLS)
+        return on_fail(n, DIAG_ONNX_LIMIT, "functions are nested more than %d deep",
+                       ONNX_MAX_CALLS);
     if (n->p->n_input > fn->n_input || n->p->n_output > fn->n_output)
-        return on_fail(n, DIAG_ONNX_INPUT, "the function '%s' has fewer inputs or outputs than this node", fn->name);
+        return on_fail(n, DIAG_ONNX_INPUT,
+                       "the function '%s' has fewer inputs or outputs than this node", fn->name);
     struct onnx_scope scope = {0};
     map_init(&scope.names, &n->m->arena);
     struct onnx_call call = {fn, n->p, n->g->call, depth};
@@ -136,7 +145,9 @@ static bool call_function(struct onode *n, const Onnx__Function *fn)
     for (size_t i = 0; i < n->p->n_output; i++) {
         if (!*n->p->output[i]) continue;
         struct onnx_name *v = onnx_lookup(&scope, fn->output[i]);
-        if (!v) return on_fail(n, DIAG_ONNX_GRAPH, "the function '%s' does not define its output '%s'", fn->name, fn->output[i]);
+        if (!v)
+            return on_fail(n, DIAG_ONNX_GRAPH, "the function '%s' does not define its output '%s'",
+                           fn->name, fn->output[i]);
         n->out[i] = v->v;
     }
     if (!ok) n->failed = true;
@@ -149,10 +160,12 @@ static bool check_version(struct onode *n, const char *domain)
 {
     int max = onnx_max_opset(domain);
     if (n->version == 0)
-        return on_fail(n, DIAG_ONNX_OPSET, "the model does not say which version of the operator set '%s' it uses",
+        return on_fail(n, DIAG_ONNX_OPSET,
+                       "the model does not say which version of the operator set '%s' it uses",
                        *domain ? domain : "ai.onnx");
     if (max && n->version > max)
-        return on_fail(n, DIAG_ONNX_OPSET, "operator set %d of '%s' is newer than %d, the newest known", n->version,
+        return on_fail(n, DIAG_ONNX_OPSET,
+                       "operator set %d of '%s' is newer than %d, the newest known", n->version,
                        *domain ? domain : "ai.onnx", max);
     return true;
 }
@@ -167,10 +180,13 @@ static bool run_handler(struct onode *n)
     n->row = onnx_find_row(domain, op, n->version, &exists);
     if (n->row || exists) {
         if (!check_version(n, domain)) return false;
-        if (!n->row) return on_fail(n, DIAG_ONNX_OPSET, "%s as of operator set %d is not supported", op, n->version);
+        if (!n->row)
+            return on_fail(n, DIAG_ONNX_OPSET, "%s as of operator set %d is not supported", op,
+                           n->version);
         return check_counts(n) && n->row->handler(n) && !n->failed && at_check_all_used(n);
     }
-    return on_fail(n, DIAG_ONNX_OP, "this operator%s%s is not supported", *domain ? " of " : "", domain);
+    return on_fail(n, DIAG_ONNX_OP, "this operator%s%s is not supported", *domain ? " of " : "",
+                   domain);
 }
 
 static bool import_node(struct onnx_graph *g, const Onnx__Node *p, size_t index)
@@ -179,7 +195,8 @@ static bool import_node(struct onnx_graph *g, const Onnx__Node *p, size_t index)
     struct ir_loc *loc;
     struct onode n = {.im = im, .g = g, .m = im->m, .b = g->b, .d = im->m->dims, .p = p};
     n.loc = location(g, p, index);
-    if (!p->op_type) return diag_report(im->diag, DIAG_ONNX_GRAPH, n.loc, "a node without an operator");
+    if (!p->op_type)
+        return diag_report(im->diag, DIAG_ONNX_GRAPH, n.loc, "a node without an operator");
     loc = ir_loc_make(im->m, n.loc);
     g->b->loc = loc;
     struct ir_op *last = g->b->block->last;
@@ -201,7 +218,8 @@ bool onnx_import_nodes(struct onnx_graph *g, size_t n, Onnx__Node *const *nodes)
     const struct ir_loc *outer_loc = g->b->loc;
     for (size_t i = 0; i < n; i++) {
         if (++g->im->n_nodes > g->im->max_nodes)
-            return diag_report(g->im->diag, DIAG_ONNX_LIMIT, g->prefix, "more than %zu nodes, functions expanded", g->im->max_nodes);
+            return diag_report(g->im->diag, DIAG_ONNX_LIMIT, g->prefix,
+                               "more than %zu nodes, functions expanded", g->im->max_nodes);
         ok = import_node(g, nodes[i], i) && ok;
     }
     g->b->loc = outer_loc;
@@ -210,13 +228,15 @@ bool onnx_import_nodes(struct onnx_graph *g, size_t n, Onnx__Node *const *nodes)
 
 /* ---- initialisers and branches ---- */
 
-bool onnx_import_initialisers(struct onnx_graph *g, const Onnx__Graph *graph, const struct map *skip)
+bool onnx_import_initialisers(struct onnx_graph *g, const Onnx__Graph *graph,
+                              const struct map *skip)
 {
     struct imp *im = g->im;
     bool ok = true;
     for (size_t i = 0; i < graph->n_initializer + graph->n_sparse_initializer; i++) {
         bool dense = i < graph->n_initializer;
-        const Onnx__SparseTensor *sp = dense ? NULL : graph->sparse_initializer[i - graph->n_initializer];
+        const Onnx__SparseTensor *sp =
+            dense ? NULL : graph->sparse_initializer[i - graph->n_initializer];
         const Onnx__Tensor *t = dense ? graph->initializer[i] : sp->values;
         const char *name = t && t->name ? t->name : "";
         const char *loc = arena_printf(&im->m->arena, "%s%s", g->prefix, name);
@@ -237,8 +257,8 @@ bool onnx_import_initialisers(struct onnx_graph *g, const Onnx__Graph *graph, co
     return ok;
 }
 
-bool onnx_import_branch(struct onode *n, const Onnx__Graph *graph, struct ir_builder *b, int n_results,
-                        struct ir_value **out)
+bool onnx_import_branch(struct onode *n, const Onnx__Graph *graph, struct ir_builder *b,
+                        int n_results, struct ir_value **out)
 {
     struct onnx_scope scope = {.outer = n->g->scope};
     map_init(&scope.names, &n->m->arena);
@@ -247,14 +267,16 @@ bool onnx_import_branch(struct onode *n, const Onnx__Graph *graph, struct ir_bui
     g.b = b;
     g.depth++;
     if (graph->n_input) return on_fail(n, DIAG_ONNX_GRAPH, "a branch of If has inputs");
-    if ((int)graph->n_output < n_results) return on_fail(n, DIAG_ONNX_GRAPH, "a branch of If has too few outputs");
+    if ((int)graph->n_output < n_results)
+        return on_fail(n, DIAG_ONNX_GRAPH, "a branch of If has too few outputs");
     bool ok = onnx_import_initialisers(&g, graph, NULL);
     ok = onnx_import_nodes(&g, graph->n_node, graph->node) && ok;
     b->loc = ir_loc_make(n->m, n->loc);
     for (int i = 0; i < n_results; i++) {
         const char *name = graph->output[i]->name ? graph->output[i]->name : "";
         struct onnx_name *v = onnx_lookup(&scope, name);
-        if (!v) return on_fail(n, DIAG_ONNX_GRAPH, "a branch does not define its output '%s'", name);
+        if (!v)
+            return on_fail(n, DIAG_ONNX_GRAPH, "a branch does not define its output '%s'", name);
         out[i] = v->v;
         ok = ok && v->v;
     }

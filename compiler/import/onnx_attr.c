@@ -5,10 +5,20 @@
 #include "compiler/import/wire.h"
 
 /* AttributeProto.type */
-enum { AT_FLOAT = 1, AT_INT = 2, AT_STRING = 3, AT_TENSOR = 4, AT_GRAPH = 5, AT_FLOATS = 6, AT_INTS = 7, AT_STRINGS = 8,
-       AT_SPARSE = 11 };
+enum {
+    AT_FLOAT = 1,
+    AT_INT = 2,
+    AT_STRING = 3,
+    AT_TENSOR = 4,
+    AT_GRAPH = 5,
+    AT_FLOATS = 6,
+    AT_INTS = 7,
+    AT_STRINGS = 8,
+    AT_SPARSE = 11
+};
 
-static const Onnx__Attribute *in_list(Onnx__Attribute *const *list, size_t n, const char *name, size_t *at)
+static const Onnx__Attribute *in_list(Onnx__Attribute *const *list, size_t n, const char *name,
+                                      size_t *at)
 {
     for (size_t i = 0; i < n; i++)
         if (list[i]->name && !strcmp(list[i]->name, name)) {
@@ -47,7 +57,8 @@ const Onnx__Attribute *at_find(struct onode *n, const char *name)
 bool at_has(struct onode *n, const char *name) { return at_find(n, name) != NULL; }
 void at_ignore(struct onode *n, const char *name) { (void)at_find(n, name); }
 
-static const Onnx__Attribute *typed(struct onode *n, const char *name, int type, const char *type_name)
+static const Onnx__Attribute *typed(struct onode *n, const char *name, int type,
+                                    const char *type_name)
 {
     const Onnx__Attribute *a = at_find(n, name);
     if (!a) return NULL;
@@ -90,8 +101,10 @@ const char *const *at_strings(struct onode *n, const char *name, int *count)
     return out;
 }
 
-/* Reads field 7 (floats) or 8 (ints) from the attribute's own bytes: counts first, then fills out when given. */
-static size_t read_list(struct onode *n, const Onnx__Attribute *a, uint32_t field, int64_t *ints, double *floats)
+/* Reads field 7 (floats) or 8 (ints) from the attribute's own bytes: counts first, then fills out
+ * when given. */
+static size_t read_list(struct onode *n, const Onnx__Attribute *a, uint32_t field, int64_t *ints,
+                        double *floats)
 {
     const uint8_t *p = n->im->base + a->wire_offset;
     struct wire_reader r = {p, p + a->wire_length, false};
@@ -201,7 +214,8 @@ bool at_check_all_used(struct onode *n)
         const Onnx__Attribute *a = n->p->attribute[i];
         if (n->attr_used[i] || !a->name) continue;
         if (a->ref_attr_name && *a->ref_attr_name && !resolve(a, n->g->call)) continue;
-        ok = on_fail(n, DIAG_ONNX_ATTR, "%s of operator set %d has no attribute '%s'", n->p->op_type, n->version, a->name);
+        ok = on_fail(n, DIAG_ONNX_ATTR, "%s of operator set %d has no attribute '%s'",
+                     n->p->op_type, n->version, a->name);
     }
     return ok;
 }

@@ -11,7 +11,8 @@
 
 #include "compiler/import/onnx_int.h"
 
-struct onnx_file *onnx_map_file(const char *path, const char *loc, enum diag_id id, struct diag_sink *diag)
+struct onnx_file *onnx_map_file(const char *path, const char *loc, enum diag_id id,
+                                struct diag_sink *diag)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -23,7 +24,8 @@ struct onnx_file *onnx_map_file(const char *path, const char *loc, enum diag_id 
     struct onnx_file *f = NULL;
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         diag_report(diag, id, loc, "%s is not a regular file", path);
-    } else if (st.st_size > 0 && (p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED) {
+    } else if (st.st_size > 0 &&
+               (p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED) {
         diag_report(diag, id, loc, "%s cannot be mapped: %s", path, strerror(errno));
     } else {
         f = calloc(1, sizeof *f);

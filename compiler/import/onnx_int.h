@@ -12,9 +12,10 @@
  *   onnx_node.c    what handlers use: operands, axes, results
  *   ops_*.c        the handlers, by family
  *
- * A handler turns one node into core ops through n->b. It returns false after a diagnostic (or when a builder
- * call gave NULL, which has then reported). The results of a failed node are poisoned: nodes that use
- * them are left out silently, so that every independent fault of a model is reported once.
+ * A handler turns one node into core ops through n->b. It returns false after a diagnostic (or when
+ * a builder call gave NULL, which has then reported). The results of a failed node are poisoned:
+ * nodes that use them are left out silently, so that every independent fault of a model is reported
+ * once.
  */
 #ifndef INFC_COMPILER_IMPORT_ONNX_INT_H
 #define INFC_COMPILER_IMPORT_ONNX_INT_H
@@ -23,8 +24,8 @@
 #include "compiler/import/onnx.pb-c.h"
 #include "ir/build.h"
 
-#define ONNX_MAX_CALLS 32      /* nesting of functions */
-#define KNOWN_MAX 64           /* elements of a value whose content is followed symbolically */
+#define ONNX_MAX_CALLS 32 /* nesting of functions */
+#define KNOWN_MAX 64      /* elements of a value whose content is followed symbolically */
 
 /* What a name of a graph stands for; v == NULL: its producer failed, users are skipped. */
 struct onnx_name {
@@ -52,8 +53,10 @@ struct imp {
     struct map dim_params; /* as written in the file -> struct dim */
     struct map overrides;  /* input or dim_param -> text of --shape */
     struct map external;   /* path -> struct onnx_file */
-    size_t n_nodes, max_nodes; /* the latter bounds what nested functions can expand to, by the file's size */
-    uint32_t choices; /* bit i: what the i-th ambiguous If is to take in this attempt, see onnx_choose */
+    size_t n_nodes,
+        max_nodes; /* the latter bounds what nested functions can expand to, by the file's size */
+    uint32_t
+        choices; /* bit i: what the i-th ambiguous If is to take in this attempt, see onnx_choose */
     int n_choices;
 };
 
@@ -71,7 +74,7 @@ struct onnx_graph {
     struct onnx_scope *scope;
     struct ir_builder *b;
     const struct onnx_call *call;
-    const char *prefix;                   /* of locations: "net.onnx:/" or "net.onnx:/call/" */
+    const char *prefix; /* of locations: "net.onnx:/" or "net.onnx:/call/" */
     Onnx__OperatorSet *const *opsets;
     size_t n_opsets;
     int depth; /* of nested branches */
@@ -105,14 +108,16 @@ struct onode {
 
 /* ---- onnx.c ---- */
 bool onnx_import_nodes(struct onnx_graph *g, size_t n, Onnx__Node *const *nodes);
-/* Defines a graph's initialisers as constants, except those whose names are in skip (may be NULL). */
-bool onnx_import_initialisers(struct onnx_graph *g, const Onnx__Graph *graph, const struct map *skip);
+/* Defines a graph's initialisers as constants, except those whose names are in skip (may be NULL).
+ */
+bool onnx_import_initialisers(struct onnx_graph *g, const Onnx__Graph *graph,
+                              const struct map *skip);
 /* Imports a branch's graph into a block; results in out (n of them, poisoned ones NULL). */
-bool onnx_import_branch(struct onode *n, const Onnx__Graph *graph, struct ir_builder *b, int n_results,
-                        struct ir_value **out);
+bool onnx_import_branch(struct onode *n, const Onnx__Graph *graph, struct ir_builder *b,
+                        int n_results, struct ir_value **out);
 /*
- * The next decision of this attempt: 0 then, 1 else. When an import fails that made decisions, it is tried again with
- * other ones (onnx_io.c).
+ * The next decision of this attempt: 0 then, 1 else. When an import fails that made decisions, it
+ * is tried again with other ones (onnx_io.c).
  */
 int onnx_choose(struct imp *im);
 struct onnx_name *onnx_lookup(const struct onnx_scope *s, const char *name);
@@ -125,7 +130,8 @@ struct onnx_file {
     size_t len;
 };
 /* Maps a file read-only for as long as the module lives. NULL after a diagnostic. */
-struct onnx_file *onnx_map_file(const char *path, const char *loc, enum diag_id id, struct diag_sink *diag);
+struct onnx_file *onnx_map_file(const char *path, const char *loc, enum diag_id id,
+                                struct diag_sink *diag);
 void onnx_unmap_file(struct onnx_file *f);
 
 /* ---- onnx_tensor.c ---- */
@@ -170,26 +176,30 @@ struct ir_value *known_materialise(struct imp *im, struct ir_builder *b, struct 
 bool known_rational(double f, int64_t *num, int64_t *den);
 
 /* ---- onnx_table.c ---- */
-/* The row for an op at a version; *exists says whether the op has any row (then the version is too old). */
+/* The row for an op at a version; *exists says whether the op has any row (then the version is too
+ * old). */
 const struct onnx_row *onnx_find_row(const char *domain, const char *op, int version, bool *exists);
 int onnx_max_opset(const char *domain); /* 0: unknown domain */
 
 /* ---- onnx_node.c ---- */
 bool on_fail(struct onode *n, enum diag_id id, const char *fmt, ...) INFC_PRINTF(3, 4);
-struct ir_value *on_in(struct onode *n, int i); /* NULL when left out */
+struct ir_value *on_in(struct onode *n, int i);          /* NULL when left out */
 bool on_out(struct onode *n, int i, struct ir_value *v); /* false when v is NULL */
-bool on_wants_out(const struct onode *n, int i);  /* the node names that output */
+bool on_wants_out(const struct onode *n, int i);         /* the node names that output */
 /* Normalises an axis into 0 .. rank-1 (or rank, when `end` is true). */
 bool on_axis(struct onode *n, int64_t axis, int rank, bool end, int *out);
-/* Axes from input `in` (since version) or else attribute `axes`; sorted, unique, normalised; false on failure. */
-bool on_axes(struct onode *n, int input_since, int in, int rank, int *count, int64_t *out, bool *given);
+/* Axes from input `in` (since version) or else attribute `axes`; sorted, unique, normalised; false
+ * on failure. */
+bool on_axes(struct onode *n, int input_since, int in, int rank, int *count, int64_t *out,
+             bool *given);
 /* Content of an integer input; NULL after a DYNAMIC diagnostic. */
 const struct dim *const *on_dims(struct onode *n, int i, int *count);
 const int64_t *on_ints(struct onode *n, int i, int *count);
 bool on_const_float(struct onode *n, int i, double *out);
 bool on_rank(struct onode *n, struct ir_value *v, int lo, int hi, const char *what);
 bool on_int_type(struct onode *n, struct ir_value *v, const char *what);
-/* DIAG_ONNX_DYNAMIC about input i, which `what`; notes the model's inputs behind it. Always false. */
+/* DIAG_ONNX_DYNAMIC about input i, which `what`; notes the model's inputs behind it. Always false.
+ */
 bool on_dynamic(struct onode *n, int i, const char *what);
 void *on_alloc(struct onode *n, size_t count, size_t bytes);
 
@@ -208,33 +218,41 @@ struct ir_value *e_cast(struct onode *n, struct ir_value *x, enum dtype to);
 struct ir_value *e_like(struct onode *n, struct ir_value *x, double v);
 struct ir_value *e_scalar(struct onode *n, enum dtype dtype, double v);
 struct ir_value *e_dim(struct onode *n, const struct dim *d, enum dtype dtype); /* scalar */
-struct ir_value *e_reshape(struct onode *n, struct ir_value *x, int rank, const struct dim *const *dims);
-struct ir_value *e_broadcast(struct onode *n, struct ir_value *x, int rank, const struct dim *const *dims);
+struct ir_value *e_reshape(struct onode *n, struct ir_value *x, int rank,
+                           const struct dim *const *dims);
+struct ir_value *e_broadcast(struct onode *n, struct ir_value *x, int rank,
+                             const struct dim *const *dims);
 struct ir_value *e_perm(struct onode *n, struct ir_value *x, const int64_t *perm);
 struct ir_value *e_unsqueeze(struct onode *n, struct ir_value *x, int axis);
 struct ir_value *e_squeeze(struct onode *n, struct ir_value *x, int axis);
-struct ir_value *e_red(struct onode *n, enum ir_opcode op, struct ir_value *x, int n_axes, const int64_t *axes,
-                       bool keepdims);
-struct ir_value *e_red1(struct onode *n, enum ir_opcode op, struct ir_value *x, int axis, bool keepdims);
+struct ir_value *e_red(struct onode *n, enum ir_opcode op, struct ir_value *x, int n_axes,
+                       const int64_t *axes, bool keepdims);
+struct ir_value *e_red1(struct onode *n, enum ir_opcode op, struct ir_value *x, int axis,
+                        bool keepdims);
 /* Mean over axes: the count may be symbolic. */
-struct ir_value *e_mean(struct onode *n, struct ir_value *x, int n_axes, const int64_t *axes, bool keepdims);
+struct ir_value *e_mean(struct onode *n, struct ir_value *x, int n_axes, const int64_t *axes,
+                        bool keepdims);
 /* x[start : start+size] along one axis. */
 struct ir_value *e_slice1(struct onode *n, struct ir_value *x, int axis, const struct dim *start,
                           const struct dim *size);
-/* A vector v[C] shaped to stand at `axis` of a tensor of that rank: [1,..,C,..,1] without the leading ones. */
+/* A vector v[C] shaped to stand at `axis` of a tensor of that rank: [1,..,C,..,1] without the
+ * leading ones. */
 struct ir_value *e_channel(struct onode *n, struct ir_value *v, int axis, int rank);
 struct ir_value *e_iota(struct onode *n, enum dtype dtype, const struct dim *size);
-struct ir_value *e_op(struct onode *n, enum ir_opcode op, int n_operands, struct ir_value *const *operands,
-                      int n_attrs, const struct ir_attr *attrs, int n_results, int result);
+struct ir_value *e_op(struct onode *n, enum ir_opcode op, int n_operands,
+                      struct ir_value *const *operands, int n_attrs, const struct ir_attr *attrs,
+                      int n_results, int result);
 struct ir_value *e_op1(struct onode *n, enum ir_opcode op, struct ir_value *x, int n_attrs,
                        const struct ir_attr *attrs);
 /* f32 for f16 and bf16: to compute wide and round once. */
 struct ir_value *e_wide(struct onode *n, struct ir_value *x);
 struct ir_value *e_const_f32(struct onode *n, int rank, const int64_t *dims, const float *data);
-const struct dim *e_size(struct onode *n, struct ir_value *x, int from, int to); /* product of dims[from..to) */
+const struct dim *e_size(struct onode *n, struct ir_value *x, int from,
+                         int to); /* product of dims[from..to) */
 
 static inline int rank_of(const struct ir_value *v) { return v->type.rank; }
-/* Handlers check ranks first (on_rank): a slip ends the process instead of reading what lies behind. */
+/* Handlers check ranks first (on_rank): a slip ends the process instead of reading what lies
+ * behind. */
 static inline const struct dim *dim_of(const struct ir_value *v, int i)
 {
     INFC_ASSERT(i >= 0 && i < v->type.rank);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Symbolic evaluation of small tensors, on core ops. ONNX models compute shapes with ordinary nodes (Shape, Gather,
- * Concat, Div, Floor ...); following those computations over symbolic dims is what turns the second operand of Reshape,
- * Expand, Slice, Resize and so on into dims again.
+ * Symbolic evaluation of small tensors, on core ops. ONNX models compute shapes with ordinary nodes
+ * (Shape, Gather, Concat, Div, Floor ...); following those computations over symbolic dims is what
+ * turns the second operand of Reshape, Expand, Slice, Resize and so on into dims again.
  *
- * An element is an exact rational num/den of symbolic dims, so that "floor(height * 0.5)" becomes floordiv(height, 2). The
- * result hangs on ir_value.aux. It is computed when the value is made (known_visit), operands first, so that no
- * recursion is needed however long a chain is.
+ * An element is an exact rational num/den of symbolic dims, so that "floor(height * 0.5)" becomes
+ * floordiv(height, 2). The result hangs on ir_value.aux. It is computed when the value is made
+ * (known_visit), operands first, so that no recursion is needed however long a chain is.
  */
 #include <math.h>
 #include <string.h>
@@ -43,7 +43,10 @@ static const struct known *operand(const struct look *l, int i)
     return v && v->aux && v->aux != (const void *)&nothing ? v->aux : NULL;
 }
 
-static struct kelem whole(const struct dim *d) { return (struct kelem){d && d->kind != DIM_OVERFLOW ? d : NULL, NULL}; }
+static struct kelem whole(const struct dim *d)
+{
+    return (struct kelem){d && d->kind != DIM_OVERFLOW ? d : NULL, NULL};
+}
 
 static bool is_const(struct kelem e, int64_t *v)
 {
@@ -109,7 +112,10 @@ static struct kelem ratio(struct dim_ctx *d, const struct dim *num, const struct
     return q ? whole(q) : (struct kelem){num, den};
 }
 
-static const struct dim *den_of(struct dim_ctx *d, struct kelem e) { return e.den ? e.den : dim_const(d, 1); }
+static const struct dim *den_of(struct dim_ctx *d, struct kelem e)
+{
+    return e.den ? e.den : dim_const(d, 1);
+}
 
 static struct kelem add(struct dim_ctx *d, struct kelem a, struct kelem b, int sign)
 {
@@ -126,11 +132,13 @@ static struct kelem divide(struct dim_ctx *d, struct kelem a, struct kelem b, bo
         return ratio(d, dim_mul(d, a.num, den_of(d, b)), dim_mul(d, den_of(d, a), b.num));
     }
     if (is_const(a, &x) && is_const(b, &y)) /* truncates */
-        return y == 0 || (x == INT64_MIN && y == -1) ? (struct kelem){0} : whole(dim_const(d, x / y));
+        return y == 0 || (x == INT64_MIN && y == -1) ? (struct kelem){0}
+                                                     : whole(dim_const(d, x / y));
     if (dim_is(b.num, 0)) return (struct kelem){0};
     const struct dim *q = dim_exact_div(d, a.num, b.num);
     if (q) return whole(q);
-    return a.num->lo >= 0 && b.num->lo >= 1 ? whole(dim_floordiv(d, a.num, b.num)) : (struct kelem){0};
+    return a.num->lo >= 0 && b.num->lo >= 1 ? whole(dim_floordiv(d, a.num, b.num))
+                                            : (struct kelem){0};
 }
 
 static struct kelem remainder_of(struct dim_ctx *d, struct kelem a, struct kelem b, bool floored)
@@ -156,12 +164,14 @@ static int compare(struct dim_ctx *d, enum ir_opcode op, struct kelem a, struct 
     case IR_OP_NE: return x == y ? 0 : dim_known_ne(d, x, y) ? 1 : -1;
     case IR_OP_GT: return compare(d, IR_OP_LT, b, a);
     case IR_OP_GE: return compare(d, IR_OP_LE, b, a);
-    case IR_OP_LT: return dim_known_le(d, dim_addc(d, x, 1), y) ? 1 : dim_known_le(d, y, x) ? 0 : -1;
+    case IR_OP_LT:
+        return dim_known_le(d, dim_addc(d, x, 1), y) ? 1 : dim_known_le(d, y, x) ? 0 : -1;
     default: return dim_known_le(d, x, y) ? 1 : dim_known_le(d, dim_addc(d, y, 1), x) ? 0 : -1;
     }
 }
 
-static struct kelem logic(struct dim_ctx *d, enum ir_opcode op, struct kelem a, struct kelem b, bool is_bool)
+static struct kelem logic(struct dim_ctx *d, enum ir_opcode op, struct kelem a, struct kelem b,
+                          bool is_bool)
 {
     int64_t x, y;
     if (!is_const(a, &x) || !is_const(b, &y)) {
@@ -185,14 +195,23 @@ static struct kelem binary(struct look *l, struct kelem a, struct kelem b)
     switch (op) {
     case IR_OP_ADD: return add(d, a, b, 1);
     case IR_OP_SUB: return add(d, a, b, -1);
-    case IR_OP_MUL: return ratio(d, dim_mul(d, a.num, b.num), dim_mul(d, den_of(d, a), den_of(d, b)));
+    case IR_OP_MUL:
+        return ratio(d, dim_mul(d, a.num, b.num), dim_mul(d, den_of(d, a), den_of(d, b)));
     case IR_OP_DIV: return divide(d, a, b, dtype_is_float(dt));
-    case IR_OP_MOD: case IR_OP_REM:
+    case IR_OP_MOD:
+    case IR_OP_REM:
         return a.den || b.den ? (struct kelem){0} : remainder_of(d, a, b, op == IR_OP_MOD);
-    case IR_OP_MIN: case IR_OP_MAX:
+    case IR_OP_MIN:
+    case IR_OP_MAX:
         if (den_of(d, a) != den_of(d, b)) return (struct kelem){0};
-        return ratio(d, op == IR_OP_MIN ? dim_min(d, a.num, b.num) : dim_max(d, a.num, b.num), den_of(d, a));
-    case IR_OP_EQ: case IR_OP_NE: case IR_OP_LT: case IR_OP_LE: case IR_OP_GT: case IR_OP_GE: {
+        return ratio(d, op == IR_OP_MIN ? dim_min(d, a.num, b.num) : dim_max(d, a.num, b.num),
+                     den_of(d, a));
+    case IR_OP_EQ:
+    case IR_OP_NE:
+    case IR_OP_LT:
+    case IR_OP_LE:
+    case IR_OP_GT:
+    case IR_OP_GE: {
         int r = compare(d, op, a, b);
         return r < 0 ? (struct kelem){0} : whole(dim_const(d, r));
     }
@@ -218,7 +237,8 @@ static struct kelem cast(struct look *l, struct kelem a)
         return dim_is(a.num, 0) ? a : (struct kelem){0};
     }
     if (a.den) {
-        if (dim_is_const(a.num) && dim_is_const(a.den)) a = whole(dim_const(l->d, a.num->value / a.den->value));
+        if (dim_is_const(a.num) && dim_is_const(a.den))
+            a = whole(dim_const(l->d, a.num->value / a.den->value));
         else if (a.num->lo >= 0 && a.den->lo >= 1) a = whole(dim_floordiv(l->d, a.num, a.den));
         else return (struct kelem){0};
     }
@@ -233,10 +253,19 @@ static struct kelem unary(struct look *l, struct kelem a)
     if (!a.num) return a;
     switch (l->op->code) {
     case IR_OP_NEG: return (struct kelem){dim_mulc(d, a.num, -1), a.den};
-    case IR_OP_ABS: return a.num->lo >= 0 ? a : a.num->hi <= 0 ? (struct kelem){dim_mulc(d, a.num, -1), a.den} : (struct kelem){0};
+    case IR_OP_ABS:
+        return a.num->lo >= 0   ? a
+               : a.num->hi <= 0 ? (struct kelem){dim_mulc(d, a.num, -1), a.den}
+                                : (struct kelem){0};
     case IR_OP_SIGN: return a.num->lo >= 1 ? whole(dim_const(d, 1)) : (struct kelem){0};
-    case IR_OP_FLOOR: return !a.den ? a : a.den->lo >= 1 ? whole(dim_floordiv(d, a.num, a.den)) : (struct kelem){0};
-    case IR_OP_CEIL: return !a.den ? a : a.den->lo >= 1 ? whole(dim_ceildiv(d, a.num, a.den)) : (struct kelem){0};
+    case IR_OP_FLOOR:
+        return !a.den           ? a
+               : a.den->lo >= 1 ? whole(dim_floordiv(d, a.num, a.den))
+                                : (struct kelem){0};
+    case IR_OP_CEIL:
+        return !a.den           ? a
+               : a.den->lo >= 1 ? whole(dim_ceildiv(d, a.num, a.den))
+                                : (struct kelem){0};
     case IR_OP_ROUND: return a.den ? (struct kelem){0} : a;
     case IR_OP_NOT:
         if (l->type->dtype != DT_BOOL || !is_const(a, &v)) return (struct kelem){0};
@@ -257,7 +286,8 @@ static void coords(const int64_t *dims, int rank, int64_t i, int64_t *c)
     }
 }
 
-/* Flat index into an operand of type t of (right-aligned, broadcast) coordinates; -1 when its dims are not static. */
+/* Flat index into an operand of type t of (right-aligned, broadcast) coordinates; -1 when its dims
+ * are not static. */
 static int64_t broadcast_index(const struct ir_type *t, const int64_t *c, int rank)
 {
     int64_t at = 0;
@@ -311,7 +341,8 @@ static struct known *moved(struct look *l)
     if (!x) return NULL;
     const struct ir_type *t = &ir_operand(l->op, 0)->type;
     int count;
-    const int64_t *perm = ir_attr_ints(l->op, "perm", &count), *steps = ir_attr_ints(l->op, "steps", &count);
+    const int64_t *perm = ir_attr_ints(l->op, "perm", &count),
+                  *steps = ir_attr_ints(l->op, "steps", &count);
     const struct dim *const *starts = ir_attr_dims(l->op, "starts", &count);
     struct known *k = make(l);
     for (int64_t i = 0; i < l->n; i++) {
@@ -321,11 +352,15 @@ static struct known *moved(struct look *l)
         switch (l->op->code) {
         case IR_OP_RESHAPE: k->e[i] = i < x->n ? x->e[i] : (struct kelem){0}; continue;
         case IR_OP_BROADCAST: k->e[i] = element(l, 0, c); continue;
-        case IR_OP_TRANSPOSE: for (int a = 0; a < t->rank; a++) s[perm[a]] = c[a]; break;
+        case IR_OP_TRANSPOSE:
+            for (int a = 0; a < t->rank; a++) s[perm[a]] = c[a];
+            break;
         default:
             for (int a = 0; a < t->rank; a++) {
                 ok = ok && dim_is_const(starts[a]) && dim_is_const(t->dims[a]);
-                if (ok) s[a] = starts[a]->value + c[a] * steps[a], ok = s[a] >= 0 && s[a] < t->dims[a]->value;
+                if (ok)
+                    s[a] = starts[a]->value + c[a] * steps[a],
+                    ok = s[a] >= 0 && s[a] < t->dims[a]->value;
             }
         }
         k->e[i] = ok ? at_coords(x, t, s) : (struct kelem){0};
@@ -370,7 +405,8 @@ static struct known *gather(struct look *l)
         if (!is_const(at_coords(ix, it, c + axis), &v)) continue;
         if (v < 0) v += size;
         if (v < 0 || v >= size) continue;
-        for (int a = 0; a < t->rank; a++) s[a] = a < axis ? c[a] : a == axis ? v : c[a - 1 + it->rank];
+        for (int a = 0; a < t->rank; a++)
+            s[a] = a < axis ? c[a] : a == axis ? v : c[a - 1 + it->rank];
         k->e[i] = at_coords(x, t, s);
     }
     return k;
@@ -430,12 +466,20 @@ static struct known *look_at(struct look *l)
 {
     switch (l->op->code) {
     case IR_OP_CONSTANT: return from_constant(l);
-    case IR_OP_DIMVEC: case IR_OP_IOTA: return source(l);
-    case IR_OP_RESHAPE: case IR_OP_TRANSPOSE: case IR_OP_BROADCAST: case IR_OP_SLICE: return moved(l);
+    case IR_OP_DIMVEC:
+    case IR_OP_IOTA: return source(l);
+    case IR_OP_RESHAPE:
+    case IR_OP_TRANSPOSE:
+    case IR_OP_BROADCAST:
+    case IR_OP_SLICE: return moved(l);
     case IR_OP_CONCAT: return concat(l);
     case IR_OP_GATHER: return gather(l);
-    case IR_OP_REDUCE_SUM: case IR_OP_REDUCE_PROD: case IR_OP_REDUCE_MIN: case IR_OP_REDUCE_MAX: return reduce(l);
-    case IR_OP_BITCAST: case IR_OP_POW: return NULL;
+    case IR_OP_REDUCE_SUM:
+    case IR_OP_REDUCE_PROD:
+    case IR_OP_REDUCE_MIN:
+    case IR_OP_REDUCE_MAX: return reduce(l);
+    case IR_OP_BITCAST:
+    case IR_OP_POW: return NULL;
     default: return ir_op_traits(l->op) & IR_T_PW ? pointwise(l) : NULL;
     }
 }
@@ -455,7 +499,8 @@ void known_visit(struct imp *im, struct ir_value *v)
         }
 }
 
-/* Values made in the running handler are not visited yet; the chains that handlers make are short. */
+/* Values made in the running handler are not visited yet; the chains that handlers make are short.
+ */
 static void visit_deep(struct imp *im, struct ir_value *v, int depth)
 {
     if (v->aux || depth == 0) return;
@@ -495,7 +540,8 @@ struct ir_value *known_materialise(struct imp *im, struct ir_builder *b, struct 
         size_t bytes = dtype_bytes(dt);
         uint8_t *data = arena_calloc(&im->m->arena, (size_t)k->n, bytes);
         for (int i = 0; i < k->n; i++) memcpy(data + (size_t)i * bytes, &dims[i]->value, bytes);
-        out = ir_build_constant(b, ir_const_make(im->m, "", v->type, data, (size_t)k->n * bytes, false));
+        out = ir_build_constant(
+            b, ir_const_make(im->m, "", v->type, data, (size_t)k->n * bytes, false));
     } else {
         out = ir_build_dimvec(b, k->n, dims, k->n == 1 && v->type.rank == 0);
         if (v->type.rank > 1) out = ir_build_reshape(b, out, v->type.rank, v->type.dims);

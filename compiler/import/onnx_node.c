@@ -29,7 +29,8 @@ static void describe_inputs(const struct onode *n, struct strbuf *s)
     }
 }
 
-/* "Softmax(f32[n,3]): what": a text that begins with the operator's name goes on behind the operand types. */
+/* "Softmax(f32[n,3]): what": a text that begins with the operator's name goes on behind the operand
+ * types. */
 static void report(struct onode *n, enum diag_id id, const char *remedy, const char *text)
 {
     struct strbuf s = {0};
@@ -39,7 +40,8 @@ static void report(struct onode *n, enum diag_id id, const char *remedy, const c
     if (named) rest += len;
     describe_inputs(n, &s);
     n->failed = true;
-    diag_report_remedy(n->im->diag, id, n->loc, remedy ? remedy : diag_remedy(id), "%s(%s)%s%s", op, strbuf_get(&s), named ? "" : ": ", rest);
+    diag_report_remedy(n->im->diag, id, n->loc, remedy ? remedy : diag_remedy(id), "%s(%s)%s%s", op,
+                       strbuf_get(&s), named ? "" : ": ", rest);
     strbuf_deinit(&s);
 }
 
@@ -54,7 +56,10 @@ bool on_fail(struct onode *n, enum diag_id id, const char *fmt, ...)
     return false;
 }
 
-void *on_alloc(struct onode *n, size_t count, size_t bytes) { return arena_calloc(&n->m->arena, count, bytes); }
+void *on_alloc(struct onode *n, size_t count, size_t bytes)
+{
+    return arena_calloc(&n->m->arena, count, bytes);
+}
 
 struct ir_value *on_in(struct onode *n, int i) { return i < n->n_in ? n->in[i] : NULL; }
 
@@ -75,7 +80,8 @@ bool on_axis(struct onode *n, int64_t axis, int rank, bool end, int *out)
     int64_t a = axis < 0 ? axis + rank : axis;
     if (end && axis == rank) a = rank;
     if (a < 0 || a > rank || (a == rank && !end))
-        return on_fail(n, DIAG_ONNX_ATTR, "axis %lld is out of range for rank %d", (long long)axis, rank);
+        return on_fail(n, DIAG_ONNX_ATTR, "axis %lld is out of range for rank %d", (long long)axis,
+                       rank);
     *out = (int)a;
     return true;
 }
@@ -86,7 +92,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-bool on_axes(struct onode *n, int input_since, int in, int rank, int *count, int64_t *out, bool *given)
+bool on_axes(struct onode *n, int input_since, int in, int rank, int *count, int64_t *out,
+             bool *given)
 {
     const int64_t *axes = NULL;
     int c = 0;
@@ -110,17 +117,21 @@ bool on_axes(struct onode *n, int input_since, int in, int rank, int *count, int
     }
     qsort(out, (size_t)c, sizeof *out, by_value);
     for (int i = 1; i < c; i++)
-        if (out[i] == out[i - 1]) return on_fail(n, DIAG_ONNX_ATTR, "axis %d is given twice", (int)out[i]);
+        if (out[i] == out[i - 1])
+            return on_fail(n, DIAG_ONNX_ATTR, "axis %d is given twice", (int)out[i]);
     *count = c;
     return true;
 }
 
-/* Adds the model's inputs that v is computed from. Bounded: a value behind more ops is found on a later try. */
-static void collect_needs(struct imp *im, struct ir_value *v, struct map *seen, int depth, struct strbuf *names)
+/* Adds the model's inputs that v is computed from. Bounded: a value behind more ops is found on a
+ * later try. */
+static void collect_needs(struct imp *im, struct ir_value *v, struct map *seen, int depth,
+                          struct strbuf *names)
 {
     if (!v || depth > 64 || seen->n > 1000 || map_find(seen, &v, sizeof v)) return;
     map_put(seen, &v, sizeof v, v);
-    for (int i = 0; v->def && i < v->def->n_operands; i++) collect_needs(im, ir_operand(v->def, i), seen, depth + 1, names);
+    for (int i = 0; v->def && i < v->def->n_operands; i++)
+        collect_needs(im, ir_operand(v->def, i), seen, depth + 1, names);
     struct ir_func *f = im->m->funcs.n ? im->m->funcs.v[0] : NULL;
     if (v->def || !f || v->block != f->body || v->index >= f->n_inputs) return;
     const char *name = f->input_names[v->index];
@@ -138,8 +149,12 @@ bool on_dynamic(struct onode *n, int i, const char *what)
     map_init(&seen, &n->m->arena);
     collect_needs(n->im, on_in(n, i), &seen, 0, &names);
     const char *input = (size_t)i < n->p->n_input ? n->p->input[i] : "";
-    char *remedy = names.len ? arena_printf(&n->m->arena, "give it at build time: --const NAME=FILE for %s", strbuf_get(&names)) : NULL;
-    report(n, DIAG_ONNX_DYNAMIC, remedy, arena_printf(&n->m->arena, "input %d ('%s') %s", i, input, what));
+    char *remedy =
+        names.len ? arena_printf(&n->m->arena, "give it at build time: --const NAME=FILE for %s",
+                                 strbuf_get(&names))
+                  : NULL;
+    report(n, DIAG_ONNX_DYNAMIC, remedy,
+           arena_printf(&n->m->arena, "input %d ('%s') %s", i, input, what));
     strbuf_deinit(&names);
     return false;
 }
@@ -155,7 +170,8 @@ const struct dim *const *on_dims(struct onode *n, int i, int *count)
         return NULL;
     }
     int64_t elems;
-    if (ir_type_static_elems(&v->type, &elems) && elems == 0) return on_alloc(n, 1, sizeof(struct dim *));
+    if (ir_type_static_elems(&v->type, &elems) && elems == 0)
+        return on_alloc(n, 1, sizeof(struct dim *));
     const struct known *k = known_of(n->im, v);
     if (!k) {
         on_dynamic(n, i, DECIDES);
@@ -194,7 +210,8 @@ bool on_const_float(struct onode *n, int i, double *out)
     struct ir_const *c = v ? ir_value_const(v) : NULL;
     if (c && ir_const_get_float(c, 0, out)) return true;
     const struct known *k = v ? known_of(n->im, v) : NULL;
-    if (k && k->n >= 1 && k->e[0].num && dim_is_const(k->e[0].num) && (!k->e[0].den || dim_is_const(k->e[0].den))) {
+    if (k && k->n >= 1 && k->e[0].num && dim_is_const(k->e[0].num) &&
+        (!k->e[0].den || dim_is_const(k->e[0].den))) {
         *out = (double)k->e[0].num->value / (k->e[0].den ? (double)k->e[0].den->value : 1.0);
         return true;
     }
@@ -205,7 +222,8 @@ bool on_rank(struct onode *n, struct ir_value *v, int lo, int hi, const char *wh
 {
     if (!v) return false;
     if (rank_of(v) >= lo && rank_of(v) <= hi) return true;
-    return on_fail(n, DIAG_SHAPE_MISMATCH, "%s: %s has rank %d, which does not fit", n->p->op_type, what, rank_of(v));
+    return on_fail(n, DIAG_SHAPE_MISMATCH, "%s: %s has rank %d, which does not fit", n->p->op_type,
+                   what, rank_of(v));
 }
 
 bool on_int_type(struct onode *n, struct ir_value *v, const char *what)
@@ -218,33 +236,61 @@ bool on_int_type(struct onode *n, struct ir_value *v, const char *what)
 
 /* ---- building ---- */
 
-struct ir_value *e_un(struct onode *n, enum ir_opcode op, struct ir_value *x) { return ir_build_unary(n->b, op, x); }
+struct ir_value *e_un(struct onode *n, enum ir_opcode op, struct ir_value *x)
+{
+    return ir_build_unary(n->b, op, x);
+}
 
 struct ir_value *e_bin(struct onode *n, enum ir_opcode op, struct ir_value *x, struct ir_value *y)
 {
     return ir_build_binary(n->b, op, x, y);
 }
 
-struct ir_value *e_add(struct onode *n, struct ir_value *x, struct ir_value *y) { return e_bin(n, IR_OP_ADD, x, y); }
-struct ir_value *e_sub(struct onode *n, struct ir_value *x, struct ir_value *y) { return e_bin(n, IR_OP_SUB, x, y); }
-struct ir_value *e_mul(struct onode *n, struct ir_value *x, struct ir_value *y) { return e_bin(n, IR_OP_MUL, x, y); }
-struct ir_value *e_div(struct onode *n, struct ir_value *x, struct ir_value *y) { return e_bin(n, IR_OP_DIV, x, y); }
-struct ir_value *e_min(struct onode *n, struct ir_value *x, struct ir_value *y) { return e_bin(n, IR_OP_MIN, x, y); }
-struct ir_value *e_max(struct onode *n, struct ir_value *x, struct ir_value *y) { return e_bin(n, IR_OP_MAX, x, y); }
+struct ir_value *e_add(struct onode *n, struct ir_value *x, struct ir_value *y)
+{
+    return e_bin(n, IR_OP_ADD, x, y);
+}
+struct ir_value *e_sub(struct onode *n, struct ir_value *x, struct ir_value *y)
+{
+    return e_bin(n, IR_OP_SUB, x, y);
+}
+struct ir_value *e_mul(struct onode *n, struct ir_value *x, struct ir_value *y)
+{
+    return e_bin(n, IR_OP_MUL, x, y);
+}
+struct ir_value *e_div(struct onode *n, struct ir_value *x, struct ir_value *y)
+{
+    return e_bin(n, IR_OP_DIV, x, y);
+}
+struct ir_value *e_min(struct onode *n, struct ir_value *x, struct ir_value *y)
+{
+    return e_bin(n, IR_OP_MIN, x, y);
+}
+struct ir_value *e_max(struct onode *n, struct ir_value *x, struct ir_value *y)
+{
+    return e_bin(n, IR_OP_MAX, x, y);
+}
 
 struct ir_value *e_sel(struct onode *n, struct ir_value *c, struct ir_value *x, struct ir_value *y)
 {
     return ir_build_select(n->b, c, x, y);
 }
 
-struct ir_value *e_cast(struct onode *n, struct ir_value *x, enum dtype to) { return ir_build_cast(n->b, x, to); }
+struct ir_value *e_cast(struct onode *n, struct ir_value *x, enum dtype to)
+{
+    return ir_build_cast(n->b, x, to);
+}
 
 struct ir_value *e_scalar(struct onode *n, enum dtype dtype, double v)
 {
-    return dtype_is_float(dtype) ? ir_build_scalar_f(n->b, dtype, v) : ir_build_scalar_i(n->b, dtype, (int64_t)v);
+    return dtype_is_float(dtype) ? ir_build_scalar_f(n->b, dtype, v)
+                                 : ir_build_scalar_i(n->b, dtype, (int64_t)v);
 }
 
-struct ir_value *e_like(struct onode *n, struct ir_value *x, double v) { return x ? e_scalar(n, x->type.dtype, v) : NULL; }
+struct ir_value *e_like(struct onode *n, struct ir_value *x, double v)
+{
+    return x ? e_scalar(n, x->type.dtype, v) : NULL;
+}
 
 struct ir_value *e_dim(struct onode *n, const struct dim *d, enum dtype dtype)
 {
@@ -252,12 +298,14 @@ struct ir_value *e_dim(struct onode *n, const struct dim *d, enum dtype dtype)
     return e_cast(n, ir_build_dimvec(n->b, 1, &d, true), dtype);
 }
 
-struct ir_value *e_reshape(struct onode *n, struct ir_value *x, int rank, const struct dim *const *dims)
+struct ir_value *e_reshape(struct onode *n, struct ir_value *x, int rank,
+                           const struct dim *const *dims)
 {
     return ir_build_reshape(n->b, x, rank, dims);
 }
 
-struct ir_value *e_broadcast(struct onode *n, struct ir_value *x, int rank, const struct dim *const *dims)
+struct ir_value *e_broadcast(struct onode *n, struct ir_value *x, int rank,
+                             const struct dim *const *dims)
 {
     return ir_build_broadcast(n->b, x, rank, dims);
 }
@@ -293,24 +341,27 @@ struct ir_value *e_squeeze(struct onode *n, struct ir_value *x, int axis)
     return e_reshape(n, x, r, d);
 }
 
-struct ir_value *e_red(struct onode *n, enum ir_opcode op, struct ir_value *x, int n_axes, const int64_t *axes,
-                       bool keepdims)
+struct ir_value *e_red(struct onode *n, enum ir_opcode op, struct ir_value *x, int n_axes,
+                       const int64_t *axes, bool keepdims)
 {
     return ir_build_reduce(n->b, op, x, n_axes, axes, keepdims);
 }
 
-struct ir_value *e_red1(struct onode *n, enum ir_opcode op, struct ir_value *x, int axis, bool keepdims)
+struct ir_value *e_red1(struct onode *n, enum ir_opcode op, struct ir_value *x, int axis,
+                        bool keepdims)
 {
     int64_t a = axis;
     return ir_build_reduce(n->b, op, x, 1, &a, keepdims);
 }
 
-struct ir_value *e_mean(struct onode *n, struct ir_value *x, int n_axes, const int64_t *axes, bool keepdims)
+struct ir_value *e_mean(struct onode *n, struct ir_value *x, int n_axes, const int64_t *axes,
+                        bool keepdims)
 {
     if (!x) return NULL;
     const struct dim *count = dim_const(n->d, 1);
     for (int i = 0; i < n_axes; i++) count = dim_mul(n->d, count, dim_of(x, (int)axes[i]));
-    return e_div(n, e_red(n, IR_OP_REDUCE_SUM, x, n_axes, axes, keepdims), e_dim(n, count, x->type.dtype));
+    return e_div(n, e_red(n, IR_OP_REDUCE_SUM, x, n_axes, axes, keepdims),
+                 e_dim(n, count, x->type.dtype));
 }
 
 struct ir_value *e_slice1(struct onode *n, struct ir_value *x, int axis, const struct dim *start,
@@ -342,8 +393,9 @@ struct ir_value *e_iota(struct onode *n, enum dtype dtype, const struct dim *siz
     return ir_build_iota(n->b, dtype, 1, &size, 0);
 }
 
-struct ir_value *e_op(struct onode *n, enum ir_opcode op, int n_operands, struct ir_value *const *operands,
-                      int n_attrs, const struct ir_attr *attrs, int n_results, int result)
+struct ir_value *e_op(struct onode *n, enum ir_opcode op, int n_operands,
+                      struct ir_value *const *operands, int n_attrs, const struct ir_attr *attrs,
+                      int n_results, int result)
 {
     struct ir_op *o = ir_build(n->b, op, n_operands, operands, n_attrs, attrs, n_results);
     return o ? ir_result(o, result) : NULL;

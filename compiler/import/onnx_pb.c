@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A tensor file (a serialised TensorProto, .pb). It is put into a model with that tensor as its one initialiser, so that the
- * one bounded reader there is sees it, whatever the file holds.
+ * A tensor file (a serialised TensorProto, .pb). It is put into a model with that tensor as its one
+ * initialiser, so that the one bounded reader there is sees it, whatever the file holds.
  */
 #include <string.h>
 
@@ -29,7 +29,8 @@ static bool put_tensor(struct strbuf *s, const struct onnx_file *f)
     return !r.bad;
 }
 
-bool import_tensor_pb(const char *path, struct arena *arena, struct import_value *out, struct diag_sink *diag)
+bool import_tensor_pb(const char *path, struct arena *arena, struct import_value *out,
+                      struct diag_sink *diag)
 {
     struct onnx_file *f = onnx_map_file(path, path, DIAG_FILE_READ, diag);
     if (!f) return false;
@@ -48,7 +49,8 @@ bool import_tensor_pb(const char *path, struct arena *arena, struct import_value
     if (c) {
         char *copy = arena_alloc(arena, c->n_bytes + 1);
         memcpy(copy, c->data, c->n_bytes);
-        *out = (struct import_value){.dtype = c->type.dtype, .rank = c->type.rank, .data = copy, .n_bytes = c->n_bytes};
+        *out = (struct import_value){
+            .dtype = c->type.dtype, .rank = c->type.rank, .data = copy, .n_bytes = c->n_bytes};
         for (int i = 0; i < c->type.rank; i++) out->dims[i] = c->type.dims[i]->value;
     } else if (m) {
         diag_report(diag, DIAG_ONNX_CORRUPT, path, "not a tensor file");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * TensorProto -> constant. Data stays where it is in the mapped file, except: elements below 8 bits (unpacked to one
- * byte each), typed fields whose wire form is not the element's (varints), bools that are not 0 or 1, and tensors
- * of up to a page that are not aligned to their element (copied, so that only large ones are unaligned).
+ * TensorProto -> constant. Data stays where it is in the mapped file, except: elements below 8 bits
+ * (unpacked to one byte each), typed fields whose wire form is not the element's (varints), bools
+ * that are not 0 or 1, and tensors of up to a page that are not aligned to their element (copied,
+ * so that only large ones are unaligned).
  */
 #define _XOPEN_SOURCE 700 /* open flags, realpath */
 
@@ -29,8 +30,8 @@ enum dtype onnx_dtype(struct diag_sink *diag, int code, const char *loc, const c
     if (d == DT_NONE) {
         diag_report(diag, DIAG_ONNX_TENSOR, loc, "%s has the unknown element type %d", what, code);
     } else if (d == DT_STRING) {
-        diag_report_remedy(diag, DIAG_DTYPE_UNSUPPORTED, loc, "strings come later; give the model numbers",
-                           "%s holds strings", what);
+        diag_report_remedy(diag, DIAG_DTYPE_UNSUPPORTED, loc,
+                           "strings come later; give the model numbers", "%s holds strings", what);
         d = DT_NONE;
     }
     return d;
@@ -39,24 +40,27 @@ enum dtype onnx_dtype(struct diag_sink *diag, int code, const char *loc, const c
 static bool complain(const struct reading *r, const char *what, size_t have)
 {
     return diag_report(r->im->diag, DIAG_ONNX_TENSOR, r->loc,
-                       "tensor '%s' (%s, %zu elements, %zu bytes): %s (%zu)", r->name, dtype_name(r->dtype), r->elems,
-                       r->packed_bytes, what, have);
+                       "tensor '%s' (%s, %zu elements, %zu bytes): %s (%zu)", r->name,
+                       dtype_name(r->dtype), r->elems, r->packed_bytes, what, have);
 }
 
 static bool size_up(struct reading *r, int64_t *dims)
 {
     const Onnx__Tensor *t = r->t;
     if (t->n_dims > IR_MAX_RANK)
-        return diag_report(r->im->diag, DIAG_ONNX_LIMIT, r->loc, "tensor '%s' has %zu dims; at most %d are supported",
-                           r->name, t->n_dims, IR_MAX_RANK);
+        return diag_report(r->im->diag, DIAG_ONNX_LIMIT, r->loc,
+                           "tensor '%s' has %zu dims; at most %d are supported", r->name, t->n_dims,
+                           IR_MAX_RANK);
     r->elems = 1;
     for (size_t i = 0; i < t->n_dims; i++) {
         dims[i] = t->dims[i];
         if (dims[i] < 0)
-            return diag_report(r->im->diag, DIAG_ONNX_TENSOR, r->loc, "tensor '%s' has the negative dim %lld", r->name,
+            return diag_report(r->im->diag, DIAG_ONNX_TENSOR, r->loc,
+                               "tensor '%s' has the negative dim %lld", r->name,
                                (long long)dims[i]);
         if (!size_mul(r->elems, (size_t)dims[i], &r->elems) || r->elems > SIZE_MAX / 64)
-            return diag_report(r->im->diag, DIAG_ONNX_LIMIT, r->loc, "tensor '%s' has too many elements", r->name);
+            return diag_report(r->im->diag, DIAG_ONNX_LIMIT, r->loc,
+                               "tensor '%s' has too many elements", r->name);
     }
     r->packed_bytes = (r->elems * dtype_bits(r->dtype) + 7) / 8;
     return true;
@@ -100,7 +104,8 @@ static uint32_t typed_field(enum dtype d)
     case DT_F32: return 4;
     case DT_F64: return 10;
     case DT_I64: return 7;
-    case DT_U32: case DT_U64: return 11;
+    case DT_U32:
+    case DT_U64: return 11;
     default: return 5;
     }
 }
@@ -112,10 +117,11 @@ static void put_number(uint8_t *out, size_t i, size_t bytes, uint64_t bits)
 }
 
 /*
- * Walks the typed field's entries. With out == NULL only counts; *single is the payload when there is exactly one
- * packed chunk of fixed-width numbers.
+ * Walks the typed field's entries. With out == NULL only counts; *single is the payload when there
+ * is exactly one packed chunk of fixed-width numbers.
  */
-static size_t walk_typed(struct reading *r, struct wire_reader w, uint8_t *out, size_t bytes, const uint8_t **single)
+static size_t walk_typed(struct reading *r, struct wire_reader w, uint8_t *out, size_t bytes,
+                         const uint8_t **single)
 {
     uint32_t field = typed_field(r->dtype);
     bool fixed = field == 4 || field == 10;
@@ -148,7 +154,8 @@ static size_t walk_typed(struct reading *r, struct wire_reader w, uint8_t *out, 
 static const void *from_typed(struct reading *r, struct wire_reader w)
 {
     unsigned bits = dtype_bits(r->dtype);
-    size_t want = bits < 8 ? r->packed_bytes : r->elems, bytes = bits < 8 ? 1 : dtype_bytes(r->dtype);
+    size_t want = bits < 8 ? r->packed_bytes : r->elems,
+           bytes = bits < 8 ? 1 : dtype_bytes(r->dtype);
     const uint8_t *single = NULL;
     size_t have = walk_typed(r, w, NULL, bytes, &single);
     if (have != want) {
@@ -165,7 +172,8 @@ static const void *from_typed(struct reading *r, struct wire_reader w)
 static const void *read_inline(struct reading *r)
 {
     const Onnx__Tensor *t = r->t;
-    struct wire_reader w = {r->im->base + t->wire_offset, r->im->base + t->wire_offset + t->wire_length, false};
+    struct wire_reader w = {r->im->base + t->wire_offset,
+                            r->im->base + t->wire_offset + t->wire_length, false};
     struct wire_reader scan = w;
     struct wire_field f;
     const uint8_t *raw = NULL;
@@ -213,7 +221,8 @@ static char *resolve(const char *model_path, const char *name)
     char *full = realpath(strbuf_get(&joined), NULL);
     strbuf_deinit(&joined);
     size_t n = folder ? strlen(folder) : 0;
-    bool ok = folder && full && !strncmp(folder, full, n) && (full[n] == '/' || (n == 1 && folder[0] == '/'));
+    bool ok = folder && full && !strncmp(folder, full, n) &&
+              (full[n] == '/' || (n == 1 && folder[0] == '/'));
     if (!ok && full) {
         free(full);
         full = NULL;
@@ -224,8 +233,8 @@ static char *resolve(const char *model_path, const char *name)
 
 static bool external_fault(const struct reading *r, const char *file, const char *what)
 {
-    return diag_report(r->im->diag, DIAG_ONNX_EXTERNAL, r->loc, "tensor '%s': external data '%s' %s", r->name, file,
-                       what);
+    return diag_report(r->im->diag, DIAG_ONNX_EXTERNAL, r->loc,
+                       "tensor '%s': external data '%s' %s", r->name, file, what);
 }
 
 static struct onnx_file *external_file(struct reading *r, const char *file)
@@ -267,7 +276,8 @@ static const void *read_external(struct reading *r)
         if (!strcmp(e->key, "length")) length_text = e->value;
     }
     size_t offset = 0, length = r->packed_bytes;
-    if ((offset_text && !parse_size(offset_text, &offset)) || (length_text && !parse_size(length_text, &length))) {
+    if ((offset_text && !parse_size(offset_text, &offset)) ||
+        (length_text && !parse_size(length_text, &length))) {
         external_fault(r, file, "has an offset or length that is not a number");
         return NULL;
     }
@@ -313,7 +323,8 @@ struct ir_const *onnx_sparse_tensor(struct imp *im, const Onnx__SparseTensor *t,
     size_t rank = ix->type.rank == 2 ? t->n_dims : 1;
     /* A dense form far larger than what the file holds is not built: it would be a memory bomb. */
     if (!ok || ix->n_bytes != n * rank * 8 || elems > (n + 1024) * 1024) {
-        diag_report(im->diag, DIAG_ONNX_TENSOR, loc, "a sparse tensor that is not valid, or too sparse to make dense");
+        diag_report(im->diag, DIAG_ONNX_TENSOR, loc,
+                    "a sparse tensor that is not valid, or too sparse to make dense");
         return NULL;
     }
     uint8_t *out = arena_calloc(&im->m->arena, elems, esize);
@@ -322,13 +333,15 @@ struct ir_const *onnx_sparse_tensor(struct imp *im, const Onnx__SparseTensor *t,
         for (size_t a = 0; a < rank; a++) {
             int64_t c, bound = rank == 1 ? (int64_t)elems : t->dims[a];
             if (!ir_const_get_int(ix, (int64_t)(i * rank + a), &c) || c < 0 || c >= bound) {
-                diag_report(im->diag, DIAG_ONNX_TENSOR, loc, "a sparse tensor's index is out of range");
+                diag_report(im->diag, DIAG_ONNX_TENSOR, loc,
+                            "a sparse tensor's index is out of range");
                 return NULL;
             }
             at = at * (size_t)(rank == 1 ? 1 : bound) + (size_t)c;
         }
         memcpy(out + at * esize, (const uint8_t *)v->data + i * esize, esize);
     }
-    return ir_const_make(im->m, v->name, ir_type_static(im->m, v->type.dtype, (int)t->n_dims, t->dims), out,
+    return ir_const_make(im->m, v->name,
+                         ir_type_static(im->m, v->type.dtype, (int)t->n_dims, t->dims), out,
                          elems * esize, false);
 }

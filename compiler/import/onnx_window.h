@@ -15,13 +15,19 @@ struct window {
 };
 
 /*
- * Reads kernel_shape, strides, dilations, auto_pad and pads for x[N,C,D..]. w gives the kernel when it is not NULL (its
- * axes from 2 on). SAME pads are for an output of ceil(in / stride).
+ * Reads kernel_shape, strides, dilations, auto_pad and pads for x[N,C,D..]. w gives the kernel when
+ * it is not NULL (its axes from 2 on). SAME pads are for an output of ceil(in / stride).
  */
-bool window_read(struct onode *n, struct ir_value *x, struct ir_value *w, bool has_dilations, struct window *out);
-/* floor or ceil of the number of window positions; a window that would begin beyond the input does not count. */
-const struct dim *window_positions(struct onode *n, const struct window *w, struct ir_value *x, int axis, bool ceil_mode);
+bool window_read(struct onode *n, struct ir_value *x, struct ir_value *w, bool has_dilations,
+                 struct window *out);
+/* floor or ceil of the number of window positions; a window that would begin beyond the input does
+ * not count. */
+const struct dim *window_positions(struct onode *n, const struct window *w, struct ir_value *x,
+                                   int axis, bool ceil_mode);
 /* Elements a dilated kernel spans. */
-static inline int64_t window_span(const struct window *w, int i) { return (w->kernel[i] - 1) * w->dilations[i] + 1; }
+static inline int64_t window_span(const struct window *w, int i)
+{
+    return (w->kernel[i] - 1) * w->dilations[i] + 1;
+}
 
 #endif

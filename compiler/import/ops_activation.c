@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Activation functions. f16 and bf16 are computed in f32 and rounded once (e_wide), which is at least as exact as
- * rounding after every step.
+ * Activation functions. f16 and bf16 are computed in f32 and rounded once (e_wide), which is at
+ * least as exact as rounding after every step.
  */
 #include <math.h>
 
@@ -20,9 +20,15 @@ static struct ir_value *at_f(struct onode *n, struct ir_value *x, const char *na
     return e_like(n, x, at_float(n, name, dflt));
 }
 
-static struct ir_value *less_zero(struct onode *n, struct ir_value *x) { return e_bin(n, IR_OP_LT, x, e_like(n, x, 0)); }
+static struct ir_value *less_zero(struct onode *n, struct ir_value *x)
+{
+    return e_bin(n, IR_OP_LT, x, e_like(n, x, 0));
+}
 
-bool onnx_relu(struct onode *n) { return on_out(n, 0, e_max(n, on_in(n, 0), e_like(n, on_in(n, 0), 0))); }
+bool onnx_relu(struct onode *n)
+{
+    return on_out(n, 0, e_max(n, on_in(n, 0), e_like(n, on_in(n, 0), 0)));
+}
 
 static struct ir_value *leaky(struct onode *n, struct ir_value *x)
 {
@@ -43,7 +49,10 @@ static struct ir_value *exp_less_one(struct onode *n, struct ir_value *x)
     return e_div(n, e_mul(n, u, e_like(n, x, 2)), e_sub(n, e_like(n, x, 1), u));
 }
 
-static struct ir_value *below(struct onode *n, struct ir_value *x) { return exp_less_one(n, e_min(n, x, e_like(n, x, 0))); }
+static struct ir_value *below(struct onode *n, struct ir_value *x)
+{
+    return exp_less_one(n, e_min(n, x, e_like(n, x, 0)));
+}
 
 static struct ir_value *elu(struct onode *n, struct ir_value *x)
 {
@@ -76,8 +85,10 @@ static struct ir_value *gelu_erf(struct onode *n, struct ir_value *x)
 static struct ir_value *gelu_tanh(struct onode *n, struct ir_value *x)
 {
     struct ir_value *x3 = e_mul(n, e_mul(n, x, x), x);
-    struct ir_value *in = e_mul(n, e_like(n, x, 0.79788456080286535588), e_add(n, x, e_mul(n, e_like(n, x, 0.044715), x3)));
-    return e_mul(n, e_mul(n, e_like(n, x, 0.5), x), e_add(n, e_un(n, IR_OP_TANH, in), e_like(n, x, 1)));
+    struct ir_value *in = e_mul(n, e_like(n, x, 0.79788456080286535588),
+                                e_add(n, x, e_mul(n, e_like(n, x, 0.044715), x3)));
+    return e_mul(n, e_mul(n, e_like(n, x, 0.5), x),
+                 e_add(n, e_un(n, IR_OP_TANH, in), e_like(n, x, 1)));
 }
 
 bool onnx_gelu(struct onode *n)
@@ -104,7 +115,10 @@ static struct ir_value *softplus(struct onode *n, struct ir_value *x)
 }
 bool onnx_softplus(struct onode *n) { return wide(n, softplus); }
 
-static struct ir_value *mish(struct onode *n, struct ir_value *x) { return e_mul(n, x, e_un(n, IR_OP_TANH, softplus(n, x))); }
+static struct ir_value *mish(struct onode *n, struct ir_value *x)
+{
+    return e_mul(n, x, e_un(n, IR_OP_TANH, softplus(n, x)));
+}
 bool onnx_mish(struct onode *n) { return wide(n, mish); }
 
 static struct ir_value *softsign(struct onode *n, struct ir_value *x)
@@ -148,13 +162,15 @@ bool onnx_shrink(struct onode *n)
     double lambd = at_float(n, "lambd", 0.5), bias = at_float(n, "bias", 0);
     if (!dtype_is_float(x->type.dtype)) { /* thresholds of an integer are compared as numbers */
         lambd = floor(lambd);
-        if (bias != floor(bias)) return on_fail(n, DIAG_ONNX_ATTR, "Shrink of integers with the bias %g", bias);
+        if (bias != floor(bias))
+            return on_fail(n, DIAG_ONNX_ATTR, "Shrink of integers with the bias %g", bias);
     }
-    struct ir_value *low = e_bin(n, IR_OP_LT, x, e_like(n, x, -lambd)), *high = e_bin(n, IR_OP_GT, x, e_like(n, x, lambd));
+    struct ir_value *low = e_bin(n, IR_OP_LT, x, e_like(n, x, -lambd)),
+                    *high = e_bin(n, IR_OP_GT, x, e_like(n, x, lambd));
     struct ir_value *b = e_like(n, x, bias);
-    return on_out(n, 0, e_sel(n, low, e_add(n, x, b), e_sel(n, high, e_sub(n, x, b), e_like(n, x, 0))));
+    return on_out(n, 0,
+                  e_sel(n, low, e_add(n, x, b), e_sel(n, high, e_sub(n, x, b), e_like(n, x, 0))));
 }
-
 
 /* ---- softmax family ---- */
 

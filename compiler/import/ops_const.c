@@ -4,12 +4,14 @@
 
 #include "compiler/import/onnx_int.h"
 
-static struct ir_value *constant(struct onode *n, enum dtype t, int count, bool scalar, const void *data)
+static struct ir_value *constant(struct onode *n, enum dtype t, int count, bool scalar,
+                                 const void *data)
 {
     int64_t d = count;
     size_t bytes = (size_t)count * dtype_bytes(t);
     struct ir_type type = ir_type_static(n->m, t, scalar ? 0 : 1, &d);
-    return ir_build_constant(n->b, ir_const_make(n->m, "", type, arena_dup(&n->m->arena, data, bytes), bytes, false));
+    return ir_build_constant(
+        n->b, ir_const_make(n->m, "", type, arena_dup(&n->m->arena, data, bytes), bytes, false));
 }
 
 bool onnx_constant(struct onode *n)
@@ -39,7 +41,8 @@ bool onnx_constant(struct onode *n)
     }
     if (at_has(n, "sparse_value")) {
         const Onnx__Attribute *a = at_find(n, "sparse_value");
-        struct ir_const *c = a->sparse_tensor ? onnx_sparse_tensor(n->im, a->sparse_tensor, n->loc) : NULL;
+        struct ir_const *c =
+            a->sparse_tensor ? onnx_sparse_tensor(n->im, a->sparse_tensor, n->loc) : NULL;
         return c && on_out(n, 0, ir_build_constant(n->b, c));
     }
     if (at_has(n, "value_string") || at_has(n, "value_strings"))
@@ -55,7 +58,8 @@ bool onnx_constantofshape(struct onode *n)
     if (!dims || n->failed) return false;
     if (rank > IR_MAX_RANK) return on_fail(n, DIAG_ONNX_LIMIT, "more than %d dims", IR_MAX_RANK);
     for (int i = 0; i < rank; i++)
-        if (dims[i]->hi < 0) return on_fail(n, DIAG_SHAPE_MISMATCH, "a dim of ConstantOfShape is negative");
+        if (dims[i]->hi < 0)
+            return on_fail(n, DIAG_SHAPE_MISMATCH, "a dim of ConstantOfShape is negative");
     struct ir_value *v;
     if (c) {
         int64_t elems;
@@ -85,18 +89,22 @@ bool onnx_range(struct onode *n)
     struct kelem s, l, d;
     if (!element_of(n, 0, &s) || !element_of(n, 1, &l) || !element_of(n, 2, &d)) return false;
     const struct dim *one = dim_const(n->d, 1);
-    const struct dim *sd = s.den ? s.den : one, *ld = l.den ? l.den : one, *dd = d.den ? d.den : one;
+    const struct dim *sd = s.den ? s.den : one, *ld = l.den ? l.den : one,
+                     *dd = d.den ? d.den : one;
     /* (l/ld - s/sd) / (d/dd) = (l*sd - s*ld) * dd / (ld * sd * d) */
-    const struct dim *num = dim_mul(n->d, dim_sub(n->d, dim_mul(n->d, l.num, sd), dim_mul(n->d, s.num, ld)), dd);
+    const struct dim *num =
+        dim_mul(n->d, dim_sub(n->d, dim_mul(n->d, l.num, sd), dim_mul(n->d, s.num, ld)), dd);
     const struct dim *den = dim_mul(n->d, dim_mul(n->d, ld, sd), d.num);
     if (den->hi < 0) {
         num = dim_mulc(n->d, num, -1);
         den = dim_mulc(n->d, den, -1);
     }
-    if (den->lo < 1) return on_fail(n, DIAG_ONNX_DYNAMIC, "the step of Range may be 0 or has no known sign");
+    if (den->lo < 1)
+        return on_fail(n, DIAG_ONNX_DYNAMIC, "the step of Range may be 0 or has no known sign");
     const struct dim *count = dim_max(n->d, dim_ceildiv(n->d, num, den), dim_const(n->d, 0));
     enum dtype t = on_in(n, 0)->type.dtype;
-    struct ir_value *start = e_reshape(n, on_in(n, 0), 0, NULL), *delta = e_reshape(n, on_in(n, 2), 0, NULL);
+    struct ir_value *start = e_reshape(n, on_in(n, 0), 0, NULL),
+                    *delta = e_reshape(n, on_in(n, 2), 0, NULL);
     return on_out(n, 0, e_add(n, e_mul(n, e_iota(n, t, count), delta), start));
 }
 
@@ -106,8 +114,10 @@ bool onnx_eyelike(struct onode *n)
     enum dtype t = at_dtype(n, "dtype", x->type.dtype);
     int64_t k = at_int(n, "k", 0);
     if (n->failed || !on_rank(n, x, 2, 2, "the input")) return false;
-    struct ir_value *row = ir_build_iota(n->b, DT_I64, 2, x->type.dims, 0), *col = ir_build_iota(n->b, DT_I64, 2, x->type.dims, 1);
-    return on_out(n, 0, e_cast(n, e_bin(n, IR_OP_EQ, col, e_add(n, row, e_like(n, row, (double)k))), t));
+    struct ir_value *row = ir_build_iota(n->b, DT_I64, 2, x->type.dims, 0),
+                    *col = ir_build_iota(n->b, DT_I64, 2, x->type.dims, 1);
+    return on_out(n, 0,
+                  e_cast(n, e_bin(n, IR_OP_EQ, col, e_add(n, row, e_like(n, row, (double)k))), t));
 }
 
 bool onnx_trilu(struct onode *n)
@@ -116,7 +126,8 @@ bool onnx_trilu(struct onode *n)
     if (!on_rank(n, x, 2, IR_MAX_RANK, "the input")) return false;
     bool upper = at_int(n, "upper", 1);
     const struct dim *const *last = x->type.dims + rank_of(x) - 2;
-    struct ir_value *row = ir_build_iota(n->b, DT_I64, 2, last, 0), *col = ir_build_iota(n->b, DT_I64, 2, last, 1);
+    struct ir_value *row = ir_build_iota(n->b, DT_I64, 2, last, 0),
+                    *col = ir_build_iota(n->b, DT_I64, 2, last, 1);
     if (k) row = e_add(n, row, e_reshape(n, k, 0, NULL));
     struct ir_value *keep = e_bin(n, upper ? IR_OP_GE : IR_OP_LE, col, row);
     return on_out(n, 0, e_sel(n, keep, x, e_like(n, x, 0)));
@@ -143,7 +154,8 @@ bool onnx_onehot(struct onode *n)
     return on_out(n, 0, e_sel(n, hit, on, off));
 }
 
-/* Hann, Hamming, Blackman: a0 - a1 cos(2 pi i / m) + a2 cos(4 pi i / m), m = size (periodic) or size - 1 */
+/* Hann, Hamming, Blackman: a0 - a1 cos(2 pi i / m) + a2 cos(4 pi i / m), m = size (periodic) or
+ * size - 1 */
 bool onnx_window(struct onode *n)
 {
     struct kelem size;
@@ -151,13 +163,15 @@ bool onnx_window(struct onode *n)
     enum dtype t = at_dtype(n, "output_datatype", DT_F32);
     bool periodic = at_int(n, "periodic", 1);
     if (n->failed) return false;
-    static const double coeff[3][3] = {{0.5, 0.5, 0}, {25.0 / 46, 1 - 25.0 / 46, 0}, {0.42, 0.5, 0.08}};
+    static const double coeff[3][3] = {
+        {0.5, 0.5, 0}, {25.0 / 46, 1 - 25.0 / 46, 0}, {0.42, 0.5, 0.08}};
     const double *a = coeff[n->row->arg];
     const double pi = 3.14159265358979323846;
     struct ir_value *i = e_iota(n, DT_F64, size.num);
     struct ir_value *m = e_dim(n, periodic ? size.num : dim_addc(n->d, size.num, -1), DT_F64);
     struct ir_value *angle = e_div(n, e_mul(n, i, e_scalar(n, DT_F64, 2 * pi)), m);
-    struct ir_value *w = e_sub(n, e_scalar(n, DT_F64, a[0]), e_mul(n, e_un(n, IR_OP_COS, angle), e_scalar(n, DT_F64, a[1])));
+    struct ir_value *w = e_sub(n, e_scalar(n, DT_F64, a[0]),
+                               e_mul(n, e_un(n, IR_OP_COS, angle), e_scalar(n, DT_F64, a[1])));
     if (a[2] != 0) {
         struct ir_value *c2 = e_un(n, IR_OP_COS, e_mul(n, angle, e_scalar(n, DT_F64, 2)));
         w = e_add(n, w, e_mul(n, c2, e_scalar(n, DT_F64, a[2])));

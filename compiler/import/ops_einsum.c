@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Einsum: operands are folded from the left, two at a time. Labels that nothing later needs are summed; what both share
- * and keep is a batch axis, what both share and drop is contracted by a matmul; without a contraction it is a
- * broadcast product. The dims of an ellipsis have labels of their own, counted from the right.
+ * Einsum: operands are folded from the left, two at a time. Labels that nothing later needs are
+ * summed; what both share and keep is a batch axis, what both share and drop is contracted by a
+ * matmul; without a contraction it is a broadcast product. The dims of an ellipsis have labels of
+ * their own, counted from the right.
  */
 #include <ctype.h>
 #include <string.h>
@@ -25,18 +26,22 @@ static int find_label(const struct term *t, int label)
 }
 
 /* Reads the labels up to `end`; v == NULL: of the output, whose ellipsis has `dots` dims. */
-static bool read_labels(struct onode *n, const char *p, const char *end, struct ir_value *v, int dots, struct term *t)
+static bool read_labels(struct onode *n, const char *p, const char *end, struct ir_value *v,
+                        int dots, struct term *t)
 {
     int letters = 0;
     bool ellipsis = false;
     for (const char *q = p; q < end; q++) {
         if (isalpha((unsigned char)*q)) letters++;
-        else if (*q == '.' && q + 2 < end && q[1] == '.' && q[2] == '.' && !ellipsis) ellipsis = true, q += 2;
-        else if (*q != ' ') return on_fail(n, DIAG_ONNX_ATTR, "Einsum: the equation cannot be read");
+        else if (*q == '.' && q + 2 < end && q[1] == '.' && q[2] == '.' && !ellipsis)
+            ellipsis = true, q += 2;
+        else if (*q != ' ')
+            return on_fail(n, DIAG_ONNX_ATTR, "Einsum: the equation cannot be read");
     }
     int rank = v ? rank_of(v) : letters + (ellipsis ? dots : 0);
     if (letters > rank || (!ellipsis && letters != rank) || rank > IR_MAX_RANK)
-        return on_fail(n, DIAG_ONNX_ATTR, "Einsum: the equation does not fit the rank of an operand");
+        return on_fail(n, DIAG_ONNX_ATTR,
+                       "Einsum: the equation does not fit the rank of an operand");
     *t = (struct term){.v = v};
     for (const char *q = p; q < end; q++) {
         if (isalpha((unsigned char)*q)) t->labels[t->rank++] = *q & 0x3f;
@@ -69,7 +74,8 @@ static void take_diagonals(struct onode *n, struct term *t)
 }
 
 /* Sums the axes whose label is in neither of the two (other may be NULL) nor kept. */
-static void sum_unneeded(struct onode *n, struct term *t, const struct term *other, const bool *kept)
+static void sum_unneeded(struct onode *n, struct term *t, const struct term *other,
+                         const bool *kept)
 {
     for (int i = t->rank - 1; i >= 0; i--) {
         if (kept[t->labels[i]] || (other && find_label(other, t->labels[i]) >= 0)) continue;
@@ -79,7 +85,8 @@ static void sum_unneeded(struct onode *n, struct term *t, const struct term *oth
 }
 
 /* Transposes to the order of the labels given; those that t lacks become dims of 1 when `ones`. */
-static struct ir_value *arrange(struct onode *n, const struct term *t, const int *labels, int count, bool ones)
+static struct ir_value *arrange(struct onode *n, const struct term *t, const int *labels, int count,
+                                bool ones)
 {
     int64_t perm[IR_MAX_RANK];
     const struct dim *dims[2 * IR_MAX_RANK];
@@ -99,7 +106,8 @@ struct split_labels {
     int n_batch, n_sum, n_left, n_right;
 };
 
-static void classify(const struct term *a, const struct term *b, const bool *kept, struct split_labels *s)
+static void classify(const struct term *a, const struct term *b, const bool *kept,
+                     struct split_labels *s)
 {
     *s = (struct split_labels){0};
     for (int i = 0; i < a->rank; i++) {
@@ -113,7 +121,8 @@ static void classify(const struct term *a, const struct term *b, const bool *kep
 }
 
 /* [batch.., rows, columns] where rows and columns each join several labels. */
-static struct ir_value *as_matrix(struct onode *n, const struct term *t, const struct split_labels *s, const int *rows, int n_rows,
+static struct ir_value *as_matrix(struct onode *n, const struct term *t,
+                                  const struct split_labels *s, const int *rows, int n_rows,
                                   const int *cols, int n_cols)
 {
     int order[2 * IR_MAX_RANK], k = 0;
@@ -134,12 +143,14 @@ static bool contract(struct onode *n, struct term *a, const struct term *b, cons
     struct split_labels s;
     classify(a, b, kept, &s);
     struct term out = {.rank = s.n_batch + s.n_left + s.n_right};
-    if (out.rank > IR_MAX_RANK || s.n_batch + 2 > IR_MAX_RANK) return on_fail(n, DIAG_ONNX_LIMIT, "Einsum of so many dims");
+    if (out.rank > IR_MAX_RANK || s.n_batch + 2 > IR_MAX_RANK)
+        return on_fail(n, DIAG_ONNX_LIMIT, "Einsum of so many dims");
     for (int i = 0; i < s.n_batch; i++) out.labels[i] = s.batch[i];
     for (int i = 0; i < s.n_left; i++) out.labels[s.n_batch + i] = s.left[i];
     for (int i = 0; i < s.n_right; i++) out.labels[s.n_batch + s.n_left + i] = s.right[i];
     if (s.n_sum == 0) {
-        out.v = e_mul(n, arrange(n, a, out.labels, out.rank, true), arrange(n, b, out.labels, out.rank, true));
+        out.v = e_mul(n, arrange(n, a, out.labels, out.rank, true),
+                      arrange(n, b, out.labels, out.rank, true));
     } else {
         struct ir_value *l = as_matrix(n, a, &s, s.left, s.n_left, s.sum, s.n_sum);
         struct ir_value *r = as_matrix(n, b, &s, s.sum, s.n_sum, s.right, s.n_right);
@@ -148,7 +159,8 @@ static bool contract(struct onode *n, struct term *a, const struct term *b, cons
         const struct dim *dims[IR_MAX_RANK];
         for (int i = 0; i < out.rank; i++) {
             const struct term *from = i < s.n_batch + s.n_left ? a : b;
-            dims[i] = i < s.n_batch ? dim_of(y, i) : dim_of(from->v, find_label(from, out.labels[i]));
+            dims[i] =
+                i < s.n_batch ? dim_of(y, i) : dim_of(from->v, find_label(from, out.labels[i]));
         }
         out.v = e_reshape(n, y, out.rank, dims);
     }
@@ -156,7 +168,8 @@ static bool contract(struct onode *n, struct term *a, const struct term *b, cons
     return out.v != NULL;
 }
 
-/* Without "->" the output is the ellipsis, then the letters that occur once, in alphabetical order ('A' before 'a'). */
+/* Without "->" the output is the ellipsis, then the letters that occur once, in alphabetical order
+ * ('A' before 'a'). */
 static void implicit_output(const struct term *terms, int count, int dots, struct term *out)
 {
     int seen[128] = {0};
@@ -174,10 +187,12 @@ static bool parse(struct onode *n, const char *eq, struct term *terms, struct te
     for (int i = 0; i < n->n_in; i++) {
         const char *comma = memchr(p, ',', (size_t)(end - p)), *stop = comma ? comma : end;
         if (!n->in[i] || (i + 1 < n->n_in) != (comma != NULL))
-            return on_fail(n, DIAG_ONNX_ATTR, "Einsum: the equation is for another number of operands");
+            return on_fail(n, DIAG_ONNX_ATTR,
+                           "Einsum: the equation is for another number of operands");
         if (!read_labels(n, p, stop, n->in[i], 0, &terms[i])) return false;
         for (int k = 0; k < terms[i].rank; k++)
-            if (terms[i].labels[k] - ELLIPSIS_LABEL >= dots) dots = terms[i].labels[k] - ELLIPSIS_LABEL + 1;
+            if (terms[i].labels[k] - ELLIPSIS_LABEL >= dots)
+                dots = terms[i].labels[k] - ELLIPSIS_LABEL + 1;
         p = stop + 1;
     }
     if (arrow) return read_labels(n, arrow + 2, eq + strlen(eq), NULL, dots, out);
@@ -188,7 +203,8 @@ static bool parse(struct onode *n, const char *eq, struct term *terms, struct te
 bool onnx_einsum(struct onode *n)
 {
     const char *eq = at_string(n, "equation", NULL);
-    if (!eq) return n->failed ? false : on_fail(n, DIAG_ONNX_ATTR, "attribute 'equation' is missing");
+    if (!eq)
+        return n->failed ? false : on_fail(n, DIAG_ONNX_ATTR, "attribute 'equation' is missing");
     if (n->n_in > 64) return on_fail(n, DIAG_ONNX_LIMIT, "Einsum of %d operands", n->n_in);
     struct term *terms = on_alloc(n, (size_t)n->n_in, sizeof *terms), out = {0};
     if (!parse(n, eq, terms, &out)) return false;
@@ -209,6 +225,7 @@ bool onnx_einsum(struct onode *n)
         if (!acc.v || !terms[i].v || !contract(n, &acc, &terms[i], kept)) return false;
     }
     for (int k = 0; k < out.rank; k++)
-        if (find_label(&acc, out.labels[k]) < 0) return on_fail(n, DIAG_ONNX_ATTR, "Einsum: the output has a label that no operand has");
+        if (find_label(&acc, out.labels[k]) < 0)
+            return on_fail(n, DIAG_ONNX_ATTR, "Einsum: the output has a label that no operand has");
     return on_out(n, 0, arrange(n, &acc, out.labels, out.rank, false));
 }

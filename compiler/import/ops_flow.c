@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* If. A condition that is known while importing chooses its branch; the other one is not looked at. */
+/* If. A condition that is known while importing chooses its branch; the other one is not looked at.
+ */
 #include "compiler/import/onnx_int.h"
 
 static bool inline_branch(struct onode *n, const Onnx__Graph *branch)
@@ -13,20 +14,22 @@ static bool inline_branch(struct onode *n, const Onnx__Graph *branch)
 }
 
 /*
- * What infer found that cannot be proved is checked at every call; what a branch needs only when it is taken. So the
- * checks that arose since `first` move from the module into the branch.
+ * What infer found that cannot be proved is checked at every call; what a branch needs only when it
+ * is taken. So the checks that arose since `first` move from the module into the branch.
  */
 static void keep_checks(struct onode *n, struct ir_builder *b, size_t first)
 {
     for (size_t i = first; i < n->m->checks.n; i++) {
         const struct ir_check *c = &n->m->checks.v[i];
-        struct ir_attr a[4] = {ir_a_dims("a", 1, &c->a), ir_a_dims("b", 1, &c->b), ir_a_int("is_le", c->is_le), ir_a_string("message", c->message)};
+        struct ir_attr a[4] = {ir_a_dims("a", 1, &c->a), ir_a_dims("b", 1, &c->b),
+                               ir_a_int("is_le", c->is_le), ir_a_string("message", c->message)};
         ir_build(b, IR_OP_CHECK, 0, NULL, 4, a, 0);
     }
     n->m->checks.n = first;
 }
 
-static struct ir_block *import_region(struct onode *n, struct ir_op *op, const Onnx__Graph *graph, struct ir_value **values)
+static struct ir_block *import_region(struct onode *n, struct ir_op *op, const Onnx__Graph *graph,
+                                      struct ir_value **values)
 {
     struct ir_block *block = ir_block_create(n->m, n->b->block->func, op);
     struct ir_builder b = {.m = n->m, .block = block, .loc = n->b->loc};
@@ -55,25 +58,30 @@ static bool say_different(struct onode *n, struct ir_value *a, struct ir_value *
         }
         strbuf_putc(&s, ']');
     }
-    on_fail(n, DIAG_ONNX_DYNAMIC, "If: the branches give output %zu ('%s') different types: %s", i, n->p->output[i], strbuf_get(&s));
+    on_fail(n, DIAG_ONNX_DYNAMIC, "If: the branches give output %zu ('%s') different types: %s", i,
+            n->p->output[i], strbuf_get(&s));
     strbuf_deinit(&s);
     return false;
 }
 
 /*
- * A condition on shapes alone, as a check that it has the value `sense`. Only what an equality or an order of two dims
- * can say: "not equal" has no such form.
+ * A condition on shapes alone, as a check that it has the value `sense`. Only what an equality or
+ * an order of two dims can say: "not equal" has no such form.
  */
 static bool condition_check(struct onode *n, struct ir_value *v, bool sense, struct ir_check *out)
 {
-    while (v->def && (v->def->code == IR_OP_NOT || v->def->code == IR_OP_RESHAPE || v->def->code == IR_OP_CAST)) {
+    while (v->def && (v->def->code == IR_OP_NOT || v->def->code == IR_OP_RESHAPE ||
+                      v->def->code == IR_OP_CAST)) {
         if (v->def->code == IR_OP_NOT) sense = !sense;
         v = ir_operand(v->def, 0);
     }
     if (!v->def || v->def->n_operands != 2) return false;
     enum ir_opcode op = v->def->code;
-    const struct known *a = known_of(n->im, ir_operand(v->def, 0)), *b = known_of(n->im, ir_operand(v->def, 1));
-    if (!a || !b || a->n != 1 || b->n != 1 || !a->e[0].num || !b->e[0].num || a->e[0].den || b->e[0].den) return false;
+    const struct known *a = known_of(n->im, ir_operand(v->def, 0)),
+                       *b = known_of(n->im, ir_operand(v->def, 1));
+    if (!a || !b || a->n != 1 || b->n != 1 || !a->e[0].num || !b->e[0].num || a->e[0].den ||
+        b->e[0].den)
+        return false;
     const struct dim *x = a->e[0].num, *y = b->e[0].num;
     if (op == IR_OP_GT || op == IR_OP_GE) { /* x > y is y < x */
         const struct dim *swap = x;
@@ -89,8 +97,9 @@ static bool condition_check(struct onode *n, struct ir_value *v, bool sense, str
 }
 
 /*
- * Branches of different types whose condition is about shapes: one of them is meant by the rest of the graph. Takes the
- * branch that this attempt of the import is to try, and makes the condition part of the engine's contract.
+ * Branches of different types whose condition is about shapes: one of them is meant by the rest of
+ * the graph. Takes the branch that this attempt of the import is to try, and makes the condition
+ * part of the engine's contract.
  */
 static bool specialise(struct onode *n, struct ir_value *cond, const Onnx__Graph *const *branch)
 {
@@ -104,8 +113,10 @@ static bool specialise(struct onode *n, struct ir_value *cond, const Onnx__Graph
     strbuf_puts(&s, c.is_le ? " <= " : " == ");
     dim_print(&s, c.b);
     c.message = arena_printf(&n->m->arena, "%s: only %s is compiled", n->loc, strbuf_get(&s));
-    diag_warn(n->im->diag, DIAG_ONNX_DYNAMIC, n->loc, "If: the branches give different types; only the %s_branch is compiled, for shapes with %s",
-              choice ? "else" : "then", strbuf_get(&s));
+    diag_warn(
+        n->im->diag, DIAG_ONNX_DYNAMIC, n->loc,
+        "If: the branches give different types; only the %s_branch is compiled, for shapes with %s",
+        choice ? "else" : "then", strbuf_get(&s));
     strbuf_deinit(&s);
     vec_push(&n->m->arena, &n->m->checks, c);
     return inline_branch(n, branch[choice]);
@@ -117,7 +128,9 @@ bool onnx_if(struct onode *n)
     struct ir_value *cond = on_in(n, 0);
     if (n->failed) return false;
     if (!branch[0] || !branch[1]) return on_fail(n, DIAG_ONNX_ATTR, "If without two branches");
-    if (cond->type.dtype != DT_BOOL) return on_fail(n, DIAG_DTYPE_MISMATCH, "If: the condition is %s", dtype_name(cond->type.dtype));
+    if (cond->type.dtype != DT_BOOL)
+        return on_fail(n, DIAG_DTYPE_MISMATCH, "If: the condition is %s",
+                       dtype_name(cond->type.dtype));
     const struct known *k = known_of(n->im, cond);
     if (k && k->n == 1 && k->e[0].num && dim_is_const(k->e[0].num))
         return inline_branch(n, branch[k->e[0].num->value ? 0 : 1]);
@@ -137,7 +150,8 @@ bool onnx_if(struct onode *n)
         return specialise(n, cond, branch) || say_different(n, values[0][i], values[1][i], i);
     }
     for (int i = 0; i < 2; i++)
-        ir_block_append(blocks[i], ir_op_create(n->m, IR_OP_YIELD, (int)n->p->n_output, values[i], 0, n->b->loc));
+        ir_block_append(blocks[i], ir_op_create(n->m, IR_OP_YIELD, (int)n->p->n_output, values[i],
+                                                0, n->b->loc));
     for (size_t i = 0; i < n->p->n_output; i++) {
         ir_result(op, (int)i)->type = values[0][i]->type;
         n->out[i] = ir_result(op, (int)i);

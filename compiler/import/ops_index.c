@@ -6,16 +6,22 @@
 
 /* ---- Slice ---- */
 
-/* A bound as the user gave it, negative counting from the end. Of unknown sign: e + size * [e < 0]. */
+/* A bound as the user gave it, negative counting from the end. Of unknown sign: e + size * [e < 0].
+ */
 static const struct dim *from_end(struct dim_ctx *d, const struct dim *e, const struct dim *size)
 {
     if (e->lo >= 0) return e;
-    if (e->hi < 0) return e->lo == INT64_MIN || (dim_is_const(e) && e->value < -(INT64_MAX / 2)) ? dim_const(d, -1 - (INT64_MAX / 4)) : dim_add(d, e, size);
-    const struct dim *negative = dim_min(d, dim_const(d, 1), dim_max(d, dim_const(d, 0), dim_mulc(d, e, -1)));
+    if (e->hi < 0)
+        return e->lo == INT64_MIN || (dim_is_const(e) && e->value < -(INT64_MAX / 2))
+                   ? dim_const(d, -1 - (INT64_MAX / 4))
+                   : dim_add(d, e, size);
+    const struct dim *negative =
+        dim_min(d, dim_const(d, 1), dim_max(d, dim_const(d, 0), dim_mulc(d, e, -1)));
     return dim_add(d, e, dim_mul(d, negative, size));
 }
 
-static const struct dim *clamp(struct dim_ctx *d, const struct dim *e, const struct dim *lo, const struct dim *hi)
+static const struct dim *clamp(struct dim_ctx *d, const struct dim *e, const struct dim *lo,
+                               const struct dim *hi)
 {
     /* Sentinels such as INT64_MAX must not enter arithmetic. */
     if (dim_is_const(e) && e->value > INT64_MAX / 4) return hi;
@@ -23,10 +29,12 @@ static const struct dim *clamp(struct dim_ctx *d, const struct dim *e, const str
     return dim_max(d, lo, dim_min(d, e, hi));
 }
 
-static void slice_axis(struct dim_ctx *d, const struct dim *start, const struct dim *end, int64_t step,
-                       const struct dim *size, const struct dim **out_start, const struct dim **out_size)
+static void slice_axis(struct dim_ctx *d, const struct dim *start, const struct dim *end,
+                       int64_t step, const struct dim *size, const struct dim **out_start,
+                       const struct dim **out_size)
 {
-    const struct dim *zero = dim_const(d, 0), *minus = dim_const(d, -1), *last = dim_addc(d, size, -1);
+    const struct dim *zero = dim_const(d, 0), *minus = dim_const(d, -1),
+                     *last = dim_addc(d, size, -1);
     const struct dim *s = from_end(d, start, size), *e = from_end(d, end, size), *span;
     if (step > 0) {
         s = clamp(d, s, zero, size);
@@ -42,8 +50,8 @@ static void slice_axis(struct dim_ctx *d, const struct dim *start, const struct 
     *out_start = s;
 }
 
-static bool slice_params(struct onode *n, int rank, const struct dim *const **starts, const struct dim *const **ends,
-                         int64_t *axes, int64_t *steps, int *count)
+static bool slice_params(struct onode *n, int rank, const struct dim *const **starts,
+                         const struct dim *const **ends, int64_t *axes, int64_t *steps, int *count)
 {
     int c_starts, c_ends, c_axes = 0, c_steps = 0;
     const int64_t *given_axes = NULL, *given_steps = NULL;
@@ -56,15 +64,19 @@ static bool slice_params(struct onode *n, int rank, const struct dim *const **st
     } else {
         const int64_t *s = at_ints(n, "starts", &c_starts), *e = at_ints(n, "ends", &c_ends);
         given_axes = at_ints(n, "axes", &c_axes);
-        const struct dim **sd = on_alloc(n, (size_t)c_starts, sizeof *sd), **ed = on_alloc(n, (size_t)c_ends, sizeof *ed);
+        const struct dim **sd = on_alloc(n, (size_t)c_starts, sizeof *sd),
+                         **ed = on_alloc(n, (size_t)c_ends, sizeof *ed);
         for (int i = 0; i < c_starts; i++) sd[i] = dim_const(n->d, s[i]);
         for (int i = 0; i < c_ends; i++) ed[i] = dim_const(n->d, e[i]);
         *starts = sd;
         *ends = ed;
     }
     if (n->failed) return false;
-    if (c_starts != c_ends || c_starts > rank || (given_axes && c_axes != c_starts) || (given_steps && c_steps != c_starts))
-        return on_fail(n, DIAG_ONNX_INPUT, "Slice: starts, ends, axes and steps differ in length, or are more than the rank");
+    if (c_starts != c_ends || c_starts > rank || (given_axes && c_axes != c_starts) ||
+        (given_steps && c_steps != c_starts))
+        return on_fail(
+            n, DIAG_ONNX_INPUT,
+            "Slice: starts, ends, axes and steps differ in length, or are more than the rank");
     unsigned seen = 0;
     for (int i = 0; i < c_starts; i++) {
         int a = i;
@@ -113,7 +125,8 @@ static bool pad_amounts(struct onode *n, int rank, const struct dim **lo, const 
     const int64_t *axes = NULL;
     if (n->version >= 11) {
         pads = on_dims(n, 1, &count);
-        if (pads && n->version >= 18 && on_in(n, 3) && !(axes = on_ints(n, 3, &n_axes))) return false;
+        if (pads && n->version >= 18 && on_in(n, 3) && !(axes = on_ints(n, 3, &n_axes)))
+            return false;
     } else {
         const int64_t *ints = at_ints(n, "pads", &count);
         const struct dim **d = on_alloc(n, (size_t)count, sizeof *d);
@@ -122,7 +135,8 @@ static bool pad_amounts(struct onode *n, int rank, const struct dim **lo, const 
         if (!ints && !n->failed) return on_fail(n, DIAG_ONNX_ATTR, "attribute 'pads' is missing");
     }
     if (!pads || n->failed) return false;
-    if (count != 2 * n_axes || n_axes > rank) return on_fail(n, DIAG_ONNX_INPUT, "Pad: %d amounts for %d axes", count, n_axes);
+    if (count != 2 * n_axes || n_axes > rank)
+        return on_fail(n, DIAG_ONNX_INPUT, "Pad: %d amounts for %d axes", count, n_axes);
     for (int i = 0; i < rank; i++) lo[i] = hi[i] = dim_const(n->d, 0);
     for (int i = 0; i < n_axes; i++) {
         int a = i;
@@ -149,7 +163,8 @@ bool onnx_pad(struct onode *n)
     if (rank == 0) return on_out(n, 0, x);
     bool is_bool = x->type.dtype == DT_BOOL;
     if (is_bool) x = e_cast(n, x, DT_U8), fill = fill ? e_cast(n, fill, DT_U8) : NULL;
-    struct ir_attr a[3] = {ir_a_dims("lo", rank, lo), ir_a_dims("hi", rank, hi), ir_a_string("mode", names[mode])};
+    struct ir_attr a[3] = {ir_a_dims("lo", rank, lo), ir_a_dims("hi", rank, hi),
+                           ir_a_string("mode", names[mode])};
     struct ir_value *operands[2] = {x, mode == 0 ? fill : NULL};
     struct ir_value *y = e_op(n, IR_OP_PAD, operands[1] ? 2 : 1, operands, 3, a, 1, 0);
     return on_out(n, 0, is_bool ? e_cast(n, y, DT_BOOL) : y);
@@ -163,7 +178,8 @@ bool onnx_centercroppad(struct onode *n)
     const struct dim *const *want = on_dims(n, 1, &count);
     const int64_t *axes = at_ints(n, "axes", &n_axes);
     if (!want || n->failed) return false;
-    if (count != (axes ? n_axes : rank) || rank == 0) return on_fail(n, DIAG_ONNX_INPUT, "CenterCropPad: %d sizes do not fit the axes", count);
+    if (count != (axes ? n_axes : rank) || rank == 0)
+        return on_fail(n, DIAG_ONNX_INPUT, "CenterCropPad: %d sizes do not fit the axes", count);
     const struct dim *start[IR_MAX_RANK], *size[IR_MAX_RANK], *lo[IR_MAX_RANK], *hi[IR_MAX_RANK];
     int64_t steps[IR_MAX_RANK];
     const struct dim *zero = dim_const(n->d, 0), *two = dim_const(n->d, 2);
@@ -175,14 +191,16 @@ bool onnx_centercroppad(struct onode *n)
     for (int i = 0; i < count; i++) {
         int a = i;
         if (axes && !on_axis(n, axes[i], rank, false, &a)) return false;
-        const struct dim *full = dim_of(x, a), *crop = dim_max(n->d, zero, dim_sub(n->d, full, want[i]));
+        const struct dim *full = dim_of(x, a),
+                         *crop = dim_max(n->d, zero, dim_sub(n->d, full, want[i]));
         const struct dim *pad = dim_max(n->d, zero, dim_sub(n->d, want[i], full));
         start[a] = dim_floordiv(n->d, crop, two);
         size[a] = dim_sub(n->d, full, crop);
         lo[a] = dim_floordiv(n->d, pad, two);
         hi[a] = dim_sub(n->d, pad, lo[a]);
     }
-    struct ir_attr at[3] = {ir_a_dims("lo", rank, lo), ir_a_dims("hi", rank, hi), ir_a_string("mode", "constant")};
+    struct ir_attr at[3] = {ir_a_dims("lo", rank, lo), ir_a_dims("hi", rank, hi),
+                            ir_a_string("mode", "constant")};
     return on_out(n, 0, e_op1(n, IR_OP_PAD, ir_build_slice(n->b, x, start, steps, size), 3, at));
 }
 
@@ -192,20 +210,23 @@ static bool index_type(struct onode *n, int i)
 {
     enum dtype t = on_in(n, i)->type.dtype;
     if (t == DT_I32 || t == DT_I64) return true;
-    return on_fail(n, DIAG_DTYPE_MISMATCH, "%s: the indices are %s, not i32 or i64", n->row->op, dtype_name(t));
+    return on_fail(n, DIAG_DTYPE_MISMATCH, "%s: the indices are %s, not i32 or i64", n->row->op,
+                   dtype_name(t));
 }
 
 bool onnx_gather(struct onode *n)
 {
     int axis;
-    if (!index_type(n, 1) || !on_axis(n, at_int(n, "axis", 0), rank_of(on_in(n, 0)), false, &axis)) return false;
+    if (!index_type(n, 1) || !on_axis(n, at_int(n, "axis", 0), rank_of(on_in(n, 0)), false, &axis))
+        return false;
     return on_out(n, 0, ir_build_gather(n->b, on_in(n, 0), on_in(n, 1), axis));
 }
 
 bool onnx_gatherelements(struct onode *n)
 {
     int axis;
-    if (!index_type(n, 1) || !on_axis(n, at_int(n, "axis", 0), rank_of(on_in(n, 0)), false, &axis)) return false;
+    if (!index_type(n, 1) || !on_axis(n, at_int(n, "axis", 0), rank_of(on_in(n, 0)), false, &axis))
+        return false;
     struct ir_attr a = ir_a_int("axis", axis);
     return on_out(n, 0, e_op(n, IR_OP_GATHER_ELEMENTS, 2, n->in, 1, &a, 1, 0));
 }
@@ -232,7 +253,9 @@ bool onnx_scatterelements(struct onode *n)
 {
     int axis;
     const char *r = n->row->op[7] ? reduction(n) : "none";
-    if (!r || !index_type(n, 1) || !on_axis(n, at_int(n, "axis", 0), rank_of(on_in(n, 0)), false, &axis)) return false;
+    if (!r || !index_type(n, 1) ||
+        !on_axis(n, at_int(n, "axis", 0), rank_of(on_in(n, 0)), false, &axis))
+        return false;
     struct ir_attr a[2] = {ir_a_int("axis", axis), ir_a_string("reduction", r)};
     return on_out(n, 0, e_op(n, IR_OP_SCATTER_ELEMENTS, 3, n->in, 2, a, 1, 0));
 }
@@ -275,9 +298,10 @@ bool onnx_compress(struct onode *n)
 }
 
 /*
- * TensorScatter: a cache of shape [batch, .., size, ..] with `update` written from write_indices[batch] on along `axis`,
- * modulo the size in circular mode. As a select between the cache and a gather from the update:
- * position p takes update[p - start] when 0 <= p - start < count.
+ * TensorScatter: a cache of shape [batch, .., size, ..] with `update` written from
+ * write_indices[batch] on along `axis`, modulo the size in circular mode. As a select between the
+ * cache and a gather from the update: position p takes update[p - start] when 0 <= p - start <
+ * count.
  */
 bool onnx_tensorscatter(struct onode *n)
 {
@@ -285,17 +309,21 @@ bool onnx_tensorscatter(struct onode *n)
     struct ir_value *cache = on_in(n, 0), *update = on_in(n, 1), *start = on_in(n, 2);
     int circular = at_choice(n, "mode", 0, 2, names), axis, rank = rank_of(cache);
     if (circular < 0 || !on_axis(n, at_int(n, "axis", -2), rank, false, &axis)) return false;
-    if (axis == 0 || rank_of(update) != rank) return on_fail(n, DIAG_SHAPE_MISMATCH, "TensorScatter: axis or ranks do not fit");
+    if (axis == 0 || rank_of(update) != rank)
+        return on_fail(n, DIAG_SHAPE_MISMATCH, "TensorScatter: axis or ranks do not fit");
     const struct dim *dims[IR_MAX_RANK], *column[IR_MAX_RANK];
     for (int i = 0; i < rank; i++) {
         dims[i] = dim_of(cache, i);
         column[i] = i == 0 ? dims[0] : dim_const(n->d, 1);
     }
-    struct ir_value *pos = ir_build_iota(n->b, DT_I64, rank, dims, axis), *zero = e_scalar(n, DT_I64, 0);
+    struct ir_value *pos = ir_build_iota(n->b, DT_I64, rank, dims, axis),
+                    *zero = e_scalar(n, DT_I64, 0);
     if (start) pos = e_sub(n, pos, e_reshape(n, start, rank, column));
-    struct ir_value *size = e_dim(n, dims[axis], DT_I64), *count = e_dim(n, dim_of(update, axis), DT_I64);
+    struct ir_value *size = e_dim(n, dims[axis], DT_I64),
+                    *count = e_dim(n, dim_of(update, axis), DT_I64);
     if (circular) pos = e_bin(n, IR_OP_MOD, pos, size);
-    struct ir_value *inside = e_bin(n, IR_OP_AND, e_bin(n, IR_OP_GE, pos, zero), e_bin(n, IR_OP_LT, pos, count));
+    struct ir_value *inside =
+        e_bin(n, IR_OP_AND, e_bin(n, IR_OP_GE, pos, zero), e_bin(n, IR_OP_LT, pos, count));
     struct ir_value *at = e_max(n, zero, e_min(n, pos, e_sub(n, count, e_scalar(n, DT_I64, 1))));
     struct ir_attr a = ir_a_int("axis", axis);
     struct ir_value *operands[2] = {update, at};

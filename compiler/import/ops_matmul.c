@@ -23,22 +23,28 @@ struct ir_value *onnx_matmul_value(struct onode *n, struct ir_value *a, struct i
     return y;
 }
 
-bool onnx_matmul(struct onode *n) { return on_out(n, 0, onnx_matmul_value(n, on_in(n, 0), on_in(n, 1))); }
+bool onnx_matmul(struct onode *n)
+{
+    return on_out(n, 0, onnx_matmul_value(n, on_in(n, 0), on_in(n, 1)));
+}
 
 bool onnx_gemm(struct onode *n)
 {
     struct ir_value *a = on_in(n, 0), *b = on_in(n, 1), *c = on_in(n, 2);
     if (!on_rank(n, a, 2, 2, "A") || !on_rank(n, b, 2, 2, "B")) return false;
     double alpha = at_float(n, "alpha", 1), beta = at_float(n, "beta", 1);
-    struct ir_value *y = ir_build_matmul(n->b, a, b, at_int(n, "transA", 0) != 0, at_int(n, "transB", 0) != 0, DT_NONE);
+    struct ir_value *y = ir_build_matmul(n->b, a, b, at_int(n, "transA", 0) != 0,
+                                         at_int(n, "transB", 0) != 0, DT_NONE);
     bool ints = !dtype_is_float(a->type.dtype);
-    if (ints && ((alpha != 1 && alpha != (double)(int64_t)alpha) || (beta != 1 && beta != (double)(int64_t)beta)))
+    if (ints && ((alpha != 1 && alpha != (double)(int64_t)alpha) ||
+                 (beta != 1 && beta != (double)(int64_t)beta)))
         return on_fail(n, DIAG_ONNX_ATTR, "Gemm of integers with a fractional alpha or beta");
     if (alpha != 1) y = e_mul(n, y, e_like(n, y, alpha));
     if (c && beta != 0) {
         if (beta != 1) c = e_mul(n, c, e_like(n, c, beta));
         struct ir_value *sum = e_add(n, y, c);
-        if (sum && rank_of(sum) != 2) return on_fail(n, DIAG_SHAPE_MISMATCH, "Gemm: C does not broadcast to the product");
+        if (sum && rank_of(sum) != 2)
+            return on_fail(n, DIAG_SHAPE_MISMATCH, "Gemm: C does not broadcast to the product");
         y = sum;
     }
     return on_out(n, 0, y);
@@ -51,12 +57,14 @@ bool onnx_fusedmatmul(struct onode *n)
     double alpha = at_float(n, "alpha", 1);
     bool ta = at_int(n, "transA", 0), tb = at_int(n, "transB", 0);
     if (at_int(n, "transBatchA", 0) || at_int(n, "transBatchB", 0))
-        return on_fail(n, DIAG_ONNX_ATTR, "FusedMatMul with transBatchA or transBatchB is not supported");
+        return on_fail(n, DIAG_ONNX_ATTR,
+                       "FusedMatMul with transBatchA or transBatchB is not supported");
     struct ir_value *y;
     if (!ta && !tb) {
         y = onnx_matmul_value(n, a, b);
     } else {
-        if (!on_rank(n, a, 2, IR_MAX_RANK, "A") || !on_rank(n, b, 2, IR_MAX_RANK, "B")) return false;
+        if (!on_rank(n, a, 2, IR_MAX_RANK, "A") || !on_rank(n, b, 2, IR_MAX_RANK, "B"))
+            return false;
         y = ir_build_matmul(n->b, a, b, ta, tb, DT_NONE);
     }
     return on_out(n, 0, alpha == 1 ? y : e_mul(n, y, e_like(n, y, alpha)));

@@ -3,13 +3,16 @@
 #include "compiler/import/onnx_int.h"
 
 /* A list attribute as f32: one number, or one a feature. NULL when absent or of another length. */
-static struct ir_value *per_feature(struct onode *n, const char *name, struct ir_value *x, double dflt)
+static struct ir_value *per_feature(struct onode *n, const char *name, struct ir_value *x,
+                                    double dflt)
 {
     int count;
     const double *v = at_floats(n, name, &count);
     if (n->failed) return NULL;
     if (!v || count == 1) return e_scalar(n, DT_F32, v ? v[0] : dflt);
-    if (rank_of(x) == 0 || !ir_require_equal(n->m, n->b->loc, dim_of(x, rank_of(x) - 1), dim_const(n->d, count), name)) return NULL;
+    if (rank_of(x) == 0 ||
+        !ir_require_equal(n->m, n->b->loc, dim_of(x, rank_of(x) - 1), dim_const(n->d, count), name))
+        return NULL;
     float *f = on_alloc(n, (size_t)count, sizeof *f);
     int64_t dim = count;
     for (int i = 0; i < count; i++) f[i] = (float)v[i];
@@ -18,14 +21,16 @@ static struct ir_value *per_feature(struct onode *n, const char *name, struct ir
 
 bool onnx_ml_scaler(struct onode *n)
 {
-    struct ir_value *x = on_in(n, 0), *offset = per_feature(n, "offset", x, 0), *scale = per_feature(n, "scale", x, 1);
+    struct ir_value *x = on_in(n, 0), *offset = per_feature(n, "offset", x, 0),
+                    *scale = per_feature(n, "scale", x, 1);
     if (!offset || !scale) return false;
     return on_out(n, 0, e_mul(n, e_sub(n, e_cast(n, x, DT_F32), offset), scale));
 }
 
 bool onnx_ml_binarizer(struct onode *n)
 {
-    struct ir_value *x = on_in(n, 0), *above = e_bin(n, IR_OP_GT, x, e_like(n, x, at_float(n, "threshold", 0)));
+    struct ir_value *x = on_in(n, 0),
+                    *above = e_bin(n, IR_OP_GT, x, e_like(n, x, at_float(n, "threshold", 0)));
     return on_out(n, 0, e_cast(n, above, x->type.dtype));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* com.microsoft: MatMulNBits. (Its other operators live with their relatives: FusedMatMul, FastGelu, ...) */
+/* com.microsoft: MatMulNBits. (Its other operators live with their relatives: FusedMatMul,
+ * FastGelu, ...) */
 #include "compiler/import/onnx_int.h"
 
 /* Unpacks bytes whose low bits come first: [.., B] -> [.., B * 8/bits], still u8. */
@@ -9,7 +10,8 @@ static struct ir_value *unpack_bytes(struct onode *n, struct ir_value *bytes, in
     struct ir_value *parts[4], *mask = ir_build_scalar_i(n->b, DT_U8, (1 << bits) - 1);
     int per_byte = 8 / bits, rank = rank_of(bytes);
     for (int i = 0; i < per_byte; i++) {
-        struct ir_value *v = i ? e_bin(n, IR_OP_SHR, bytes, ir_build_scalar_i(n->b, DT_U8, i * bits)) : bytes;
+        struct ir_value *v =
+            i ? e_bin(n, IR_OP_SHR, bytes, ir_build_scalar_i(n->b, DT_U8, i * bits)) : bytes;
         if (!(parts[i] = e_unsqueeze(n, e_bin(n, IR_OP_AND, v, mask), rank))) return NULL;
     }
     const struct dim *dims[IR_MAX_RANK];
@@ -19,24 +21,33 @@ static struct ir_value *unpack_bytes(struct onode *n, struct ir_value *bytes, in
 }
 
 /*
- * MatMulNBits(A[.., K], B u8[N, blocks, bytes], scales, zero_points, g_idx, bias): Y = A * dequantised(B) ^ T. B's element
- * k belongs to block k / block_size; without zero points they are 2^(bits-1).
+ * MatMulNBits(A[.., K], B u8[N, blocks, bytes], scales, zero_points, g_idx, bias): Y = A *
+ * dequantised(B) ^ T. B's element k belongs to block k / block_size; without zero points they are
+ * 2^(bits-1).
  */
 bool onnx_matmulnbits(struct onode *n)
 {
-    struct ir_value *a = on_in(n, 0), *b = on_in(n, 1), *scales = on_in(n, 2), *zeros = on_in(n, 3), *bias = on_in(n, 5);
-    int64_t k = at_int(n, "K", 0), cols = at_int(n, "N", 0), bits = at_int(n, "bits", 4), block = at_int(n, "block_size", 0);
+    struct ir_value *a = on_in(n, 0), *b = on_in(n, 1), *scales = on_in(n, 2), *zeros = on_in(n, 3),
+                    *bias = on_in(n, 5);
+    int64_t k = at_int(n, "K", 0), cols = at_int(n, "N", 0), bits = at_int(n, "bits", 4),
+            block = at_int(n, "block_size", 0);
     at_ignore(n, "accuracy_level");
     at_ignore(n, "weight_prepacked");
     if (n->failed) return false;
-    if (k < 1 || cols < 1 || k > 1 << 30 || cols > 1 << 30 || block < 1 || block > 1 << 20 || (bits != 2 && bits != 4 && bits != 8))
-        return on_fail(n, DIAG_ONNX_ATTR, "MatMulNBits: K, N, bits or block_size is missing or out of range");
+    if (k < 1 || cols < 1 || k > 1 << 30 || cols > 1 << 30 || block < 1 || block > 1 << 20 ||
+        (bits != 2 && bits != 4 && bits != 8))
+        return on_fail(n, DIAG_ONNX_ATTR,
+                       "MatMulNBits: K, N, bits or block_size is missing or out of range");
     if (on_in(n, 4)) return on_fail(n, DIAG_ONNX_OP, "MatMulNBits with g_idx is not supported");
-    if (!on_rank(n, a, 1, IR_MAX_RANK, "A") || b->type.dtype != DT_U8) return on_fail(n, DIAG_DTYPE_MISMATCH, "MatMulNBits: B is %s", dtype_name(b->type.dtype));
+    if (!on_rank(n, a, 1, IR_MAX_RANK, "A") || b->type.dtype != DT_U8)
+        return on_fail(n, DIAG_DTYPE_MISMATCH, "MatMulNBits: B is %s", dtype_name(b->type.dtype));
     int64_t blocks = (k + block - 1) / block, row_bytes = (blocks * (int64_t)bits + 7) / 8;
-    const struct dim *nd = dim_const(n->d, cols), *bd = dim_const(n->d, blocks), *one = dim_const(n->d, 1), *zero = dim_const(n->d, 0);
-    const struct dim *packed[3] = {nd, bd, dim_const(n->d, block * bits / 8)}, *per_block[3] = {nd, bd, one};
-    struct ir_value *q = unpack_bytes(n, e_reshape(n, b, 3, packed), (int)bits), *s = e_wide(n, e_reshape(n, scales, 3, per_block));
+    const struct dim *nd = dim_const(n->d, cols), *bd = dim_const(n->d, blocks),
+                     *one = dim_const(n->d, 1), *zero = dim_const(n->d, 0);
+    const struct dim *packed[3] = {nd, bd, dim_const(n->d, block * bits / 8)},
+                     *per_block[3] = {nd, bd, one};
+    struct ir_value *q = unpack_bytes(n, e_reshape(n, b, 3, packed), (int)bits),
+                    *s = e_wide(n, e_reshape(n, scales, 3, per_block));
     if (!s) return false;
     enum dtype w = s->type.dtype;
     struct ir_value *z;

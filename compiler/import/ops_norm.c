@@ -29,19 +29,23 @@ bool onnx_batchnorm(struct onode *n)
         var = e_mean(n, e_mul(n, diff, diff), c, axes, false);
         struct ir_value *m = e_like(n, mean, momentum), *rest = e_like(n, mean, 1 - momentum);
         for (int i = 0; i < 2; i++) {
-            struct ir_value *running = e_add(n, e_mul(n, p[2 + i], m), e_mul(n, i ? var : mean, rest));
-            if (on_wants_out(n, 1 + i) && !on_out(n, 1 + i, e_cast(n, running, on_in(n, 3 + i)->type.dtype))) return false;
+            struct ir_value *running =
+                e_add(n, e_mul(n, p[2 + i], m), e_mul(n, i ? var : mean, rest));
+            if (on_wants_out(n, 1 + i) &&
+                !on_out(n, 1 + i, e_cast(n, running, on_in(n, 3 + i)->type.dtype)))
+                return false;
         }
     }
     struct ir_value *scale = e_mul(n, p[0], rsqrt_eps(n, var, eps));
     struct ir_value *shift = e_sub(n, p[1], e_mul(n, mean, scale));
-    struct ir_value *y = e_add(n, e_mul(n, w, e_channel(n, scale, axis, rank)), e_channel(n, shift, axis, rank));
+    struct ir_value *y =
+        e_add(n, e_mul(n, w, e_channel(n, scale, axis, rank)), e_channel(n, shift, axis, rank));
     return on_out(n, 0, e_cast(n, y, x->type.dtype));
 }
 
 /* (x - mean) / sqrt(var + eps) over axes first..rank-1; mean and 1/sqrt also given. */
-static struct ir_value *standardise(struct onode *n, struct ir_value *x, int first, double eps, struct ir_value **mean,
-                                    struct ir_value **inv)
+static struct ir_value *standardise(struct onode *n, struct ir_value *x, int first, double eps,
+                                    struct ir_value **mean, struct ir_value **inv)
 {
     int64_t axes[IR_MAX_RANK];
     int c = 0;
@@ -53,8 +57,8 @@ static struct ir_value *standardise(struct onode *n, struct ir_value *x, int fir
     return e_mul(n, diff, *inv);
 }
 
-static struct ir_value *layer_norm(struct onode *n, struct ir_value *x, struct ir_value *scale, struct ir_value *bias,
-                                   int axis, double eps)
+static struct ir_value *layer_norm(struct onode *n, struct ir_value *x, struct ir_value *scale,
+                                   struct ir_value *bias, int axis, double eps)
 {
     struct ir_attr a[2] = {ir_a_int("axis", axis), ir_a_float("eps", eps)};
     struct ir_value *operands[3] = {x, scale, bias};
@@ -68,7 +72,8 @@ bool onnx_layernorm(struct onode *n)
     double eps = at_float(n, "epsilon", 1e-5);
     int axis;
     if (!on_axis(n, at_int(n, "axis", -1), rank_of(x), false, &axis)) return false;
-    if (n->failed || !dtype_is_float(stash)) return on_fail(n, DIAG_ONNX_ATTR, "attribute 'stash_type' is no float type");
+    if (n->failed || !dtype_is_float(stash))
+        return on_fail(n, DIAG_ONNX_ATTR, "attribute 'stash_type' is no float type");
     if (t == DT_F64) stash = DT_F64;
     struct ir_value *w = e_cast(n, x, stash), *mean, *inv, *y;
     if (on_wants_out(n, 1) || on_wants_out(n, 2)) {
@@ -97,12 +102,14 @@ bool onnx_rmsnorm(struct onode *n)
         struct ir_value *operands[2] = {x, scale};
         return on_out(n, 0, e_op(n, IR_OP_RMS_NORM, 2, operands, 2, a, 1, 0));
     }
-    struct ir_value *y = e_cast(n, e_op1(n, IR_OP_RMS_NORM, e_cast(n, x, stash), 2, a), scale->type.dtype);
+    struct ir_value *y =
+        e_cast(n, e_op1(n, IR_OP_RMS_NORM, e_cast(n, x, stash), 2, a), scale->type.dtype);
     return on_out(n, 0, e_mul(n, y, scale));
 }
 
 /* scale and bias of each channel stand at axis 1 */
-static bool scale_channels(struct onode *n, struct ir_value *y, struct ir_value *like, struct ir_value *scale, struct ir_value *bias)
+static bool scale_channels(struct onode *n, struct ir_value *y, struct ir_value *like,
+                           struct ir_value *scale, struct ir_value *bias)
 {
     if (!y) return false;
     enum dtype w = y->type.dtype;
@@ -116,7 +123,8 @@ bool onnx_instancenorm(struct onode *n)
     struct ir_value *x = on_in(n, 0), *mean, *inv;
     double eps = at_float(n, "epsilon", 1e-5);
     if (!on_rank(n, x, 3, IR_MAX_RANK, "the input")) return false;
-    return scale_channels(n, standardise(n, e_wide(n, x), 2, eps, &mean, &inv), x, on_in(n, 1), on_in(n, 2));
+    return scale_channels(n, standardise(n, e_wide(n, x), 2, eps, &mean, &inv), x, on_in(n, 1),
+                          on_in(n, 2));
 }
 
 /* From 18 scale and bias are per group, from 21 per channel. */
@@ -127,10 +135,14 @@ bool onnx_groupnorm(struct onode *n)
     int64_t groups = at_int(n, "num_groups", 0);
     if (n->version >= 21) at_ignore(n, "stash_type"); /* computed in f32 or wider in any case */
     if (!on_rank(n, x, 3, IR_MAX_RANK, "the input")) return false;
-    const struct dim *g = dim_const(n->d, groups < 1 ? 1 : groups), *per = dim_exact_div(n->d, dim_of(x, 1), g);
-    if (groups < 1 || !per) return on_fail(n, DIAG_ONNX_ATTR, "num_groups does not divide the number of channels");
-    const struct dim *grouped[3] = {dim_of(x, 0), g, dim_mul(n->d, per, e_size(n, x, 2, rank_of(x)))};
-    struct ir_value *y = standardise(n, e_reshape(n, e_wide(n, x), 3, grouped), 2, eps, &mean, &inv);
+    const struct dim *g = dim_const(n->d, groups < 1 ? 1 : groups),
+                     *per = dim_exact_div(n->d, dim_of(x, 1), g);
+    if (groups < 1 || !per)
+        return on_fail(n, DIAG_ONNX_ATTR, "num_groups does not divide the number of channels");
+    const struct dim *grouped[3] = {dim_of(x, 0), g,
+                                    dim_mul(n->d, per, e_size(n, x, 2, rank_of(x)))};
+    struct ir_value *y =
+        standardise(n, e_reshape(n, e_wide(n, x), 3, grouped), 2, eps, &mean, &inv);
     if (n->version < 21) {
         y = y ? e_mul(n, y, e_channel(n, e_cast(n, scale, y->type.dtype), 1, 3)) : NULL;
         y = y ? e_add(n, y, e_channel(n, e_cast(n, bias, y->type.dtype), 1, 3)) : NULL;
@@ -147,7 +159,8 @@ bool onnx_meanvariancenorm(struct onode *n)
     int c;
     const int64_t *given = at_ints(n, "axes", &c);
     if (!given) given = usual, c = 3;
-    if (n->failed || c > rank_of(x)) return on_fail(n, DIAG_ONNX_ATTR, "attribute 'axes' does not fit the rank");
+    if (n->failed || c > rank_of(x))
+        return on_fail(n, DIAG_ONNX_ATTR, "attribute 'axes' does not fit the rank");
     for (int i = 0; i < c; i++) {
         int a;
         if (!on_axis(n, given[i], rank_of(x), false, &a)) return false;
@@ -155,7 +168,8 @@ bool onnx_meanvariancenorm(struct onode *n)
     }
     struct ir_value *diff = e_sub(n, w, e_mean(n, w, c, axes, true));
     struct ir_value *std = e_un(n, IR_OP_SQRT, e_mean(n, e_mul(n, diff, diff), c, axes, true));
-    return on_out(n, 0, e_cast(n, e_div(n, diff, e_add(n, std, e_like(n, w, 1e-9))), x->type.dtype));
+    return on_out(n, 0,
+                  e_cast(n, e_div(n, diff, e_add(n, std, e_like(n, w, 1e-9))), x->type.dtype));
 }
 
 bool onnx_lpnorm(struct onode *n)
@@ -165,14 +179,17 @@ bool onnx_lpnorm(struct onode *n)
     int axis;
     if (!on_axis(n, at_int(n, "axis", -1), rank_of(x), false, &axis)) return false;
     if (p == 1) norm = e_red1(n, IR_OP_REDUCE_SUM, e_un(n, IR_OP_ABS, w), axis, true);
-    else if (p == 2) norm = e_un(n, IR_OP_SQRT, e_red1(n, IR_OP_REDUCE_SUM, e_mul(n, w, w), axis, true));
+    else if (p == 2)
+        norm = e_un(n, IR_OP_SQRT, e_red1(n, IR_OP_REDUCE_SUM, e_mul(n, w, w), axis, true));
     else return on_fail(n, DIAG_ONNX_ATTR, "attribute 'p' has to be 1 or 2");
     /* A vector of zeros stays one. */
-    struct ir_value *zero = e_like(n, w, 0), *y = e_sel(n, e_bin(n, IR_OP_EQ, norm, zero), zero, e_div(n, w, norm));
+    struct ir_value *zero = e_like(n, w, 0),
+                    *y = e_sel(n, e_bin(n, IR_OP_EQ, norm, zero), zero, e_div(n, w, norm));
     return on_out(n, 0, e_cast(n, y, x->type.dtype));
 }
 
-/* com.microsoft: SkipLayerNormalization(input, skip, gamma, beta, bias) -> output, mean, inv_std, input + skip + bias */
+/* com.microsoft: SkipLayerNormalization(input, skip, gamma, beta, bias) -> output, mean, inv_std,
+ * input + skip + bias */
 bool onnx_skiplayernorm(struct onode *n)
 {
     struct ir_value *sum = e_add(n, on_in(n, 0), on_in(n, 1));
@@ -180,8 +197,11 @@ bool onnx_skiplayernorm(struct onode *n)
     if (!sum) return false;
     enum dtype t = sum->type.dtype;
     double eps = at_float(n, "epsilon", 1e-12);
-    if (on_wants_out(n, 1) || on_wants_out(n, 2)) return on_fail(n, DIAG_ONNX_OP, "SkipLayerNormalization: outputs 1 and 2 are not supported");
-    struct ir_value *gamma = e_wide(n, on_in(n, 2)), *beta = on_in(n, 3) ? e_wide(n, on_in(n, 3)) : NULL;
+    if (on_wants_out(n, 1) || on_wants_out(n, 2))
+        return on_fail(n, DIAG_ONNX_OP,
+                       "SkipLayerNormalization: outputs 1 and 2 are not supported");
+    struct ir_value *gamma = e_wide(n, on_in(n, 2)),
+                    *beta = on_in(n, 3) ? e_wide(n, on_in(n, 3)) : NULL;
     struct ir_value *y = layer_norm(n, e_wide(n, sum), gamma, beta, rank_of(sum) - 1, eps);
     if (!on_out(n, 0, e_cast(n, y, t))) return false;
     return !on_wants_out(n, 3) || on_out(n, 3, sum);
@@ -196,10 +216,13 @@ bool onnx_dropout(struct onode *n)
     if (on_in(n, 2)) {
         const struct known *k = known_of(n->im, on_in(n, 2));
         if (!k || k->n != 1 || !k->e[0].num || !dim_is_const(k->e[0].num))
-            return on_dynamic(n, 2, "says whether it is in training mode, which is not known before the engine runs");
+            return on_dynamic(
+                n, 2,
+                "says whether it is in training mode, which is not known before the engine runs");
         double ratio = 0.5;
         if (k->e[0].num->value && on_in(n, 1) && !on_const_float(n, 1, &ratio)) return false;
-        if (k->e[0].num->value && ratio != 0) return on_fail(n, DIAG_ONNX_OP, "Dropout in training mode needs random numbers");
+        if (k->e[0].num->value && ratio != 0)
+            return on_fail(n, DIAG_ONNX_OP, "Dropout in training mode needs random numbers");
     }
     if (!on_out(n, 0, x)) return false;
     if (!on_wants_out(n, 1)) return true;

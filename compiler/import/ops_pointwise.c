@@ -4,7 +4,10 @@
 
 #include "compiler/import/onnx_int.h"
 
-bool onnx_unary(struct onode *n) { return on_out(n, 0, e_un(n, (enum ir_opcode)n->row->arg, on_in(n, 0))); }
+bool onnx_unary(struct onode *n)
+{
+    return on_out(n, 0, e_un(n, (enum ir_opcode)n->row->arg, on_in(n, 0)));
+}
 
 bool onnx_binary(struct onode *n)
 {
@@ -18,7 +21,8 @@ bool onnx_logic(struct onode *n)
     for (int i = 0; i < n->n_in; i++) {
         enum dtype t = on_in(n, i)->type.dtype;
         if (bitwise ? !dtype_is_int(t) : t != DT_BOOL)
-            return on_fail(n, DIAG_DTYPE_MISMATCH, "%s: input %d is %s", n->row->op, i, dtype_name(t));
+            return on_fail(n, DIAG_DTYPE_MISMATCH, "%s: input %d is %s", n->row->op, i,
+                           dtype_name(t));
     }
     return n->n_in == 1 ? onnx_unary(n) : onnx_binary(n);
 }
@@ -50,13 +54,17 @@ bool onnx_compare(struct onode *n)
     return on_out(n, 0, e_bin(n, (enum ir_opcode)n->row->arg, a, b));
 }
 
-bool onnx_pow(struct onode *n) { return on_out(n, 0, e_bin(n, IR_OP_POW, on_in(n, 0), on_in(n, 1))); }
+bool onnx_pow(struct onode *n)
+{
+    return on_out(n, 0, e_bin(n, IR_OP_POW, on_in(n, 0), on_in(n, 1)));
+}
 
 bool onnx_mod(struct onode *n)
 {
     bool fmod_rule = at_int(n, "fmod", 0);
     if (!fmod_rule && n->version < 28 && dtype_is_float(on_in(n, 0)->type.dtype))
-        return on_fail(n, DIAG_ONNX_ATTR, "Mod of floats before operator set 28 needs attribute fmod=1");
+        return on_fail(n, DIAG_ONNX_ATTR,
+                       "Mod of floats before operator set 28 needs attribute fmod=1");
     return on_out(n, 0, e_bin(n, fmod_rule ? IR_OP_REM : IR_OP_MOD, on_in(n, 0), on_in(n, 1)));
 }
 
@@ -64,11 +72,15 @@ bool onnx_bitshift(struct onode *n)
 {
     static const char *const names[] = {"LEFT", "RIGHT"};
     int right = at_choice(n, "direction", -1, 2, names);
-    if (right < 0) return n->failed ? false : on_fail(n, DIAG_ONNX_ATTR, "attribute 'direction' is missing");
+    if (right < 0)
+        return n->failed ? false : on_fail(n, DIAG_ONNX_ATTR, "attribute 'direction' is missing");
     return on_out(n, 0, e_bin(n, right ? IR_OP_SHR : IR_OP_SHL, on_in(n, 0), on_in(n, 1)));
 }
 
-bool onnx_where(struct onode *n) { return on_out(n, 0, e_sel(n, on_in(n, 0), on_in(n, 1), on_in(n, 2))); }
+bool onnx_where(struct onode *n)
+{
+    return on_out(n, 0, e_sel(n, on_in(n, 0), on_in(n, 1), on_in(n, 2)));
+}
 
 bool onnx_isinf(struct onode *n)
 {
@@ -104,8 +116,8 @@ static bool cast_to(struct onode *n, enum dtype to)
     struct ir_value *x = on_in(n, 0);
     if (to == DT_NONE) return false;
     if ((is_small_float(to) || is_small_float(x->type.dtype)) && to != x->type.dtype)
-        return on_fail(n, DIAG_DTYPE_UNSUPPORTED, "%s from %s to %s is not supported yet", n->row->op,
-                       dtype_name(x->type.dtype), dtype_name(to));
+        return on_fail(n, DIAG_DTYPE_UNSUPPORTED, "%s from %s to %s is not supported yet",
+                       n->row->op, dtype_name(x->type.dtype), dtype_name(to));
     at_ignore(n, "saturate"); /* for 8-bit floats only */
     at_ignore(n, "round_mode");
     return on_out(n, 0, e_cast(n, x, to));
@@ -124,7 +136,8 @@ bool onnx_bitcast(struct onode *n)
     enum dtype to = at_dtype(n, "to", DT_NONE), from = on_in(n, 0)->type.dtype;
     if (to == DT_NONE) return false;
     if (dtype_bits(to) != dtype_bits(from))
-        return on_fail(n, DIAG_DTYPE_MISMATCH, "BitCast from %s to %s, which differ in width", dtype_name(from), dtype_name(to));
+        return on_fail(n, DIAG_DTYPE_MISMATCH, "BitCast from %s to %s, which differ in width",
+                       dtype_name(from), dtype_name(to));
     struct ir_attr a = ir_a_dtype("to", to);
     return on_out(n, 0, to == from ? on_in(n, 0) : e_op1(n, IR_OP_BITCAST, on_in(n, 0), 1, &a));
 }

@@ -51,12 +51,14 @@ bool onnx_rnn(struct onode *n)
     if (batch_first) {
         in[0] = e_perm(n, in[0], swap3);
         for (int i = 5; i < 5 + n_states; i++)
-            if (in[i] && on_rank(n, in[i], 3, 3, "an initial state")) in[i] = e_perm(n, in[i], swap3);
+            if (in[i] && on_rank(n, in[i], 3, 3, "an initial state"))
+                in[i] = e_perm(n, in[i], swap3);
     }
     struct ir_attr a[8];
     int k = common_attrs(n, a);
     if (lstm) a[k++] = ir_a_int("input_forget", at_int(n, "input_forget", 0) != 0);
-    if (op == IR_OP_GRU) a[k++] = ir_a_int("linear_before_reset", at_int(n, "linear_before_reset", 0) != 0);
+    if (op == IR_OP_GRU)
+        a[k++] = ir_a_int("linear_before_reset", at_int(n, "linear_before_reset", 0) != 0);
     if (n->failed) return false;
     while (n_operands > 3 && !in[n_operands - 1]) n_operands--;
     struct ir_op *r = ir_build(n->b, op, n_operands, in, k, a, 1 + n_states);
@@ -70,9 +72,9 @@ bool onnx_rnn(struct onode *n)
 }
 
 /*
- * com.microsoft: DynamicQuantizeLSTM(X, W, R, B, lens, h0, c0, P, W_scale, W_zero, R_scale, R_zero) with 8-bit
- * W[D, I, 4H] and R[D, H, 4H]. The weights are dequantised and the layer is computed in f32: the operator's own rounding
- * of activations to 8 bits at every step is not imitated.
+ * com.microsoft: DynamicQuantizeLSTM(X, W, R, B, lens, h0, c0, P, W_scale, W_zero, R_scale, R_zero)
+ * with 8-bit W[D, I, 4H] and R[D, H, 4H]. The weights are dequantised and the layer is computed in
+ * f32: the operator's own rounding of activations to 8 bits at every step is not imitated.
  */
 static struct ir_value *weight(struct onode *n, int i, int scale_at)
 {
@@ -103,5 +105,6 @@ bool onnx_dynamicquantizelstm(struct onode *n)
     if (n->failed) return false;
     while (n_operands > 3 && !in[n_operands - 1]) n_operands--;
     struct ir_op *r = ir_build(n->b, IR_OP_LSTM, n_operands, in, k, a, 3);
-    return r && on_out(n, 0, ir_result(r, 0)) && on_out(n, 1, ir_result(r, 1)) && on_out(n, 2, ir_result(r, 2));
+    return r && on_out(n, 0, ir_result(r, 0)) && on_out(n, 1, ir_result(r, 1)) &&
+           on_out(n, 2, ir_result(r, 2));
 }

@@ -2,10 +2,11 @@
 /*
  * The bounded walker over protobuf wire bytes, and readers for the parts it leaves in the file.
  *
- * protobuf-c recurses without bound and copies every byte field, so it never sees a file from outside. The walker
- * reads the file once, checks every tag, length, nesting depth and count, and writes a skeleton: the same messages
- * without bulk data and without fields that the importer does not use. Messages that hold bulk data carry the position of
- * their own bytes instead (fields 2001 and 2002), so that data is read from the mapped file, where it is.
+ * protobuf-c recurses without bound and copies every byte field, so it never sees a file from
+ * outside. The walker reads the file once, checks every tag, length, nesting depth and count, and
+ * writes a skeleton: the same messages without bulk data and without fields that the importer does
+ * not use. Messages that hold bulk data carry the position of their own bytes instead (fields 2001
+ * and 2002), so that data is read from the mapped file, where it is.
  *
  * Memory: the skeleton, and what protobuf-c makes of it, each take at most
  * records * WIRE_RECORD_BYTES + 1 MiB, a record being a message or a string that is kept.
@@ -50,8 +51,9 @@ struct wire_skeleton {
 bool wire_looks_like_model(const void *data, size_t len);
 
 /*
- * Makes the skeleton of a ModelProto. On failure reports one diagnostic at loc (the file's name) that says at which
- * byte what is wrong, and returns false; the skeleton is then to be freed all the same.
+ * Makes the skeleton of a ModelProto. On failure reports one diagnostic at loc (the file's name)
+ * that says at which byte what is wrong, and returns false; the skeleton is then to be freed all
+ * the same.
  */
 bool wire_make_skeleton(const void *data, size_t len, const char *loc, struct diag_sink *diag,
                         struct wire_skeleton *out);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ONNX files as hostile input: a model is either refused with an error or becomes a module that verifies. Inputs that the
- * importer asks for are given as zeros, so that what depends on them is reached.
+ * ONNX files as hostile input: a model is either refused with an error or becomes a module that
+ * verifies. Inputs that the importer asks for are given as zeros, so that what depends on them is
+ * reached.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -42,8 +43,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(import_onnx_bytes(data, size, "fuzz.onnx", &options, &diag), &diag);
     diag_deinit(&diag);
     for (size_t i = 0; i < needs.inputs.n && i < ARRAY_LEN(values); i++) {
-        values[i] = (struct import_value){.name = needs.inputs.v[i], .dtype = DT_I64, .rank = 1, .dims = {1 + (int64_t)(i & 1)},
-                                          .data = zero, .n_bytes = 8 * (1 + (i & 1))};
+        values[i] = (struct import_value){.name = needs.inputs.v[i],
+                                          .dtype = DT_I64,
+                                          .rank = 1,
+                                          .dims = {1 + (int64_t)(i & 1)},
+                                          .data = zero,
+                                          .n_bytes = 8 * (1 + (i & 1))};
         options.n_values++;
     }
     if (options.n_values) {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Runs ONNX backend tests (folders with model.onnx and test_data_set_*) through importer and evaluator and compares the
- * outputs with the expected ones. Inputs that decide shapes (axes, new shapes, bounds) are given at build time where the
- * importer asks for them. One line a test, "pass", "fail", "unsupported" (with the first diagnostic),
- * "eval" (the evaluator refused) or "crash", and a summary. Each test runs in a process of its own.
+ * Runs ONNX backend tests (folders with model.onnx and test_data_set_*) through importer and
+ * evaluator and compares the outputs with the expected ones. Inputs that decide shapes (axes, new
+ * shapes, bounds) are given at build time where the importer asks for them. One line a test,
+ * "pass", "fail", "unsupported" (with the first diagnostic), "eval" (the evaluator refused) or
+ * "crash", and a summary. Each test runs in a process of its own.
  *
  *   eval_suite [--rtol=R] [--atol=A] [--scaled=S] [--plan=v2|v3|v4] FOLDER...
  *
- * --scaled: an output is right when max|d| / max(std, 1e-3 max|expected|) is at most S; the figure is printed.
- * With --plan the model goes through the tensor passes and lowering first, and its plan runs in the loop-IR evaluator, which
- * checks every access of every kernel.
+ * --scaled: an output is right when max|d| / max(std, 1e-3 max|expected|) is at most S; the figure
+ * is printed. With --plan the model goes through the tensor passes and lowering first, and its plan
+ * runs in the loop-IR evaluator, which checks every access of every kernel.
  */
 #define _XOPEN_SOURCE 700 /* fork, alarm */
 
@@ -28,12 +29,17 @@
 #include "passes/pass.h"
 
 static double g_rtol = 1e-3, g_atol = 1e-7, g_scaled; /* set once from the command line */
-static int g_level = -1;                    /* --plan: enum infr_isa */
+static int g_level = -1;                              /* --plan: enum infr_isa */
 
 static const struct target_level levels[] = {
     {.name = "v2", .isa = INFR_ISA_V2, .vector_bytes = 16, .n_vector_regs = 16},
     {.name = "v3", .isa = INFR_ISA_V3, .vector_bytes = 32, .n_vector_regs = 16, .has_fma = true},
-    {.name = "v4", .isa = INFR_ISA_V4, .vector_bytes = 64, .n_vector_regs = 32, .has_fma = true, .has_masks = true},
+    {.name = "v4",
+     .isa = INFR_ISA_V4,
+     .vector_bytes = 64,
+     .n_vector_regs = 32,
+     .has_fma = true,
+     .has_masks = true},
 };
 static const struct target plan_target = {.name = "test", .levels = levels, .n_levels = 3};
 
@@ -66,7 +72,8 @@ static void put_field(struct strbuf *s, char tag, const void *data, size_t n)
     strbuf_putn(s, data, n);
 }
 
-/* A serialised TensorProto as a tensor: wrapped into a model with one initialiser, which the importer then reads. */
+/* A serialised TensorProto as a tensor: wrapped into a model with one initialiser, which the
+ * importer then reads. */
 static bool read_tensor(const char *path, struct ir_tensor *out, struct diag_sink *diag)
 {
     size_t len;
@@ -85,7 +92,10 @@ static bool read_tensor(const char *path, struct ir_tensor *out, struct diag_sin
     struct ir_module *m = import_onnx_bytes(model.data, model.len, path, NULL, diag);
     if (!m) return false;
     const struct ir_const *c = m->consts.v[0];
-    *out = (struct ir_tensor){.dtype = c->type.dtype, .rank = c->type.rank, .data = malloc(c->n_bytes + 1), .n_bytes = c->n_bytes};
+    *out = (struct ir_tensor){.dtype = c->type.dtype,
+                              .rank = c->type.rank,
+                              .data = malloc(c->n_bytes + 1),
+                              .n_bytes = c->n_bytes};
     for (int i = 0; i < c->type.rank; i++) out->dims[i] = c->type.dims[i]->value;
     memcpy(out->data, c->data, c->n_bytes);
     ir_module_destroy(m);
@@ -113,7 +123,8 @@ static double element(const struct ir_tensor *t, int64_t i)
     return f;
 }
 
-static bool compare_scaled(const char *name, const struct ir_tensor *got, const struct ir_tensor *want, int64_t n)
+static bool compare_scaled(const char *name, const struct ir_tensor *got,
+                           const struct ir_tensor *want, int64_t n)
 {
     double top = 0, sum = 0, squares = 0, worst = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -123,7 +134,8 @@ static bool compare_scaled(const char *name, const struct ir_tensor *got, const 
         squares += b * b;
         if (!(d <= worst)) worst = d;
     }
-    double var = n ? squares / (double)n - sum / (double)n * (sum / (double)n) : 0, scale = fmax(sqrt(fmax(var, 0)), 1e-3 * top);
+    double var = n ? squares / (double)n - sum / (double)n * (sum / (double)n) : 0,
+           scale = fmax(sqrt(fmax(var, 0)), 1e-3 * top);
     double figure = worst == 0 ? 0 : worst / scale;
     printf("  %s: %lld elements, scaled error %.3g\n", name, (long long)n, figure);
     return figure <= g_scaled;
@@ -132,22 +144,26 @@ static bool compare_scaled(const char *name, const struct ir_tensor *got, const 
 static bool compare(const char *name, const struct ir_tensor *got, const struct ir_tensor *want)
 {
     if (got->dtype != want->dtype || got->rank != want->rank) {
-        printf("  %s: %s rank %d, expected %s rank %d\n", name, dtype_name(got->dtype), got->rank, dtype_name(want->dtype), want->rank);
+        printf("  %s: %s rank %d, expected %s rank %d\n", name, dtype_name(got->dtype), got->rank,
+               dtype_name(want->dtype), want->rank);
         return false;
     }
     int64_t n = 1;
     for (int i = 0; i < got->rank; i++) {
         n *= got->dims[i];
         if (got->dims[i] == want->dims[i]) continue;
-        printf("  %s: dim %d is %lld, expected %lld\n", name, i, (long long)got->dims[i], (long long)want->dims[i]);
+        printf("  %s: dim %d is %lld, expected %lld\n", name, i, (long long)got->dims[i],
+               (long long)want->dims[i]);
         return false;
     }
     if (!dtype_is_float(got->dtype)) {
         size_t size = dtype_bytes(got->dtype);
         for (int64_t i = 0; i < n; i++) {
-            const char *a = (const char *)got->data + (size_t)i * size, *b = (const char *)want->data + (size_t)i * size;
+            const char *a = (const char *)got->data + (size_t)i * size,
+                       *b = (const char *)want->data + (size_t)i * size;
             if (!memcmp(a, b, size)) continue;
-            printf("  %s[%lld]: %.17g, expected %.17g\n", name, (long long)i, element(got, i), element(want, i));
+            printf("  %s[%lld]: %.17g, expected %.17g\n", name, (long long)i, element(got, i),
+                   element(want, i));
             return false;
         }
         return true;
@@ -182,24 +198,28 @@ static void read_const(const struct plan_buf *b, void *dst, size_t n)
     weight_read(&w, 0, dst, n);
 }
 
-static bool run_plan(struct plan *p, const struct ir_tensor *in, struct ir_tensor *out, struct arena *arena, struct diag_sink *diag)
+static bool run_plan(struct plan *p, const struct ir_tensor *in, struct ir_tensor *out,
+                     struct arena *arena, struct diag_sink *diag)
 {
     return plan_eval(p, (enum infr_isa)g_level, in, out, read_const, arena, diag);
 }
 
-static enum outcome run_set(struct ir_module *m, struct plan *plan, const struct names *names, const char *folder, int set, struct diag_sink *diag)
+static enum outcome run_set(struct ir_module *m, struct plan *plan, const struct names *names,
+                            const char *folder, int set, struct diag_sink *diag)
 {
     struct ir_func *f = m->funcs.v[0];
     struct ir_tensor in[64] = {{0}}, out[64] = {{0}}, want;
     char path[4096];
     if (f->n_inputs > 64 || f->n_outputs > 64) return EVAL;
     for (int i = 0; i < f->n_inputs; i++) {
-        snprintf(path, sizeof path, "%s/test_data_set_%d/input_%d.pb", folder, set, file_of(names, f->input_names[i]));
+        snprintf(path, sizeof path, "%s/test_data_set_%d/input_%d.pb", folder, set,
+                 file_of(names, f->input_names[i]));
         if (!read_tensor(path, &in[i], diag)) return EVAL;
     }
     struct arena arena;
     arena_init(&arena);
-    bool ran = plan ? run_plan(plan, in, out, &arena, diag) : ir_eval_func(f, in, out, &arena, diag);
+    bool ran =
+        plan ? run_plan(plan, in, out, &arena, diag) : ir_eval_func(f, in, out, &arena, diag);
     enum outcome o = ran ? PASS : EVAL;
     for (int i = 0; i < f->n_outputs && (o == PASS || o == FAIL); i++) {
         snprintf(path, sizeof path, "%s/test_data_set_%d/output_%d.pb", folder, set, i);
@@ -210,7 +230,8 @@ static enum outcome run_set(struct ir_module *m, struct plan *plan, const struct
     return o;
 }
 
-/* Names of the graph's inputs, straight from the wire: model field 7, graph field 11, value info field 1. */
+/* Names of the graph's inputs, straight from the wire: model field 7, graph field 11, value info
+ * field 1. */
 static void read_names(const char *path, struct names *out)
 {
     size_t len;
@@ -235,7 +256,8 @@ static void read_names(const char *path, struct names *out)
 }
 
 /* Imports; what the importer asks for is given from the first data set. */
-static struct ir_module *import(const char *folder, const struct names *names, struct diag_sink *diag)
+static struct ir_module *import(const char *folder, const struct names *names,
+                                struct diag_sink *diag)
 {
     struct import_needs needs = {0};
     struct import_value values[64];
@@ -250,9 +272,14 @@ static struct ir_module *import(const char *folder, const struct names *names, s
         diag_init(diag);
         for (size_t i = (size_t)options.n_values; i < needs.inputs.n; i++) {
             struct ir_tensor t;
-            snprintf(path, sizeof path, "%s/test_data_set_0/input_%d.pb", folder, file_of(names, needs.inputs.v[i]));
+            snprintf(path, sizeof path, "%s/test_data_set_0/input_%d.pb", folder,
+                     file_of(names, needs.inputs.v[i]));
             if (!read_tensor(path, &t, diag)) return NULL;
-            values[i] = (struct import_value){.name = needs.inputs.v[i], .dtype = t.dtype, .rank = t.rank, .data = t.data, .n_bytes = t.n_bytes};
+            values[i] = (struct import_value){.name = needs.inputs.v[i],
+                                              .dtype = t.dtype,
+                                              .rank = t.rank,
+                                              .data = t.data,
+                                              .n_bytes = t.n_bytes};
             memcpy(values[i].dims, t.dims, sizeof t.dims);
             printf("  fixed %s\n", values[i].name);
         }
@@ -281,7 +308,9 @@ static enum outcome run_test(const char *folder)
         if (access(path, F_OK)) break;
         o = run_set(m, plan, &names, folder, set, &diag);
     }
-    if (diag.items.n) printf("  %s %s: %s\n", diag_code(diag.items.v[0].id), diag.items.v[0].loc, diag.items.v[0].message);
+    if (diag.items.n)
+        printf("  %s %s: %s\n", diag_code(diag.items.v[0].id), diag.items.v[0].loc,
+               diag.items.v[0].message);
     plan_destroy(plan);
     if (m) ir_module_destroy(m);
     diag_deinit(&diag);
@@ -294,7 +323,10 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (!strncmp(argv[i], "--rtol=", 7)) g_rtol = atof(argv[i] + 7);
         else if (!strncmp(argv[i], "--atol=", 7)) g_atol = atof(argv[i] + 7);
-        else if (!strncmp(argv[i], "--plan=v", 8)) g_level = argv[i][8] == '2' ? INFR_ISA_V2 : argv[i][8] == '3' ? INFR_ISA_V3 : INFR_ISA_V4;
+        else if (!strncmp(argv[i], "--plan=v", 8))
+            g_level = argv[i][8] == '2'   ? INFR_ISA_V2
+                      : argv[i][8] == '3' ? INFR_ISA_V3
+                                          : INFR_ISA_V4;
         else {
             fflush(stdout);
             pid_t child = fork();
@@ -312,7 +344,8 @@ int main(int argc, char **argv)
             count[o]++;
         }
     }
-    for (int o = 0; o < N_OUTCOMES; o++) printf("%s%s %d", o ? ", " : "# ", outcome_names[o], count[o]);
+    for (int o = 0; o < N_OUTCOMES; o++)
+        printf("%s%s %d", o ? ", " : "# ", outcome_names[o], count[o]);
     printf("\n");
     return count[FAIL] || count[CRASH] ? 1 : 0;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The ONNX importer on models written here byte by byte: what becomes of names, dims, faults and hostile files. */
+/* The ONNX importer on models written here byte by byte: what becomes of names, dims, faults and
+ * hostile files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +35,10 @@ static void put_bytes(struct strbuf *s, int field, const void *data, size_t n)
     strbuf_putn(s, data, n);
 }
 
-static void put_text(struct strbuf *s, int field, const char *text) { put_bytes(s, field, text, strlen(text)); }
+static void put_text(struct strbuf *s, int field, const char *text)
+{
+    put_bytes(s, field, text, strlen(text));
+}
 
 /* Appends the message and empties it. */
 static void put_message(struct strbuf *s, int field, struct strbuf *m)
@@ -45,7 +49,8 @@ static void put_message(struct strbuf *s, int field, struct strbuf *m)
 }
 
 /* A value of f32 whose dims are words: numbers, symbols or "-" for an unnamed dim. */
-static void put_value(struct strbuf *graph, int field, const char *name, int elem_type, const char *dims)
+static void put_value(struct strbuf *graph, int field, const char *name, int elem_type,
+                      const char *dims)
 {
     struct strbuf shape = {0}, dim = {0}, tensor = {0}, type = {0}, info = {0};
     for (const char *p = dims; *p;) {
@@ -67,7 +72,8 @@ static void put_value(struct strbuf *graph, int field, const char *name, int ele
 }
 
 /* A node: operands and results are lists of words. attr: NULL, or the name of an INT attribute. */
-static void put_node(struct strbuf *graph, const char *op, const char *in, const char *out, const char *attr, int64_t value)
+static void put_node(struct strbuf *graph, const char *op, const char *in, const char *out,
+                     const char *attr, int64_t value)
 {
     struct strbuf node = {0}, a = {0};
     for (int side = 0; side < 2; side++)
@@ -107,7 +113,8 @@ static void wrap(struct strbuf *model, struct strbuf *graph, int ir_version, int
 
 static struct diag_sink sink;
 
-static struct ir_module *import(struct strbuf *graph, int ir_version, int opset, const struct import_options *o)
+static struct ir_module *import(struct strbuf *graph, int ir_version, int opset,
+                                const struct import_options *o)
 {
     struct strbuf model = {0};
     wrap(&model, graph, ir_version, opset);
@@ -164,7 +171,8 @@ static void test_dims(void **state)
 static void test_shape_options(void **state)
 {
     (void)state;
-    static const char *const good[] = {"x:rows,3", "n:7"}, *const bad[] = {"x:2,m", "nothing:1", "x"};
+    static const char *const good[] = {"x:rows,3", "n:7"}, *const bad[] = {"x:2,m", "nothing:1",
+                                                                           "x"};
     struct import_options o = {.shapes = good, .n_shapes = 1};
     for (int k = 0; k < 3; k++) {
         struct strbuf g = {0};
@@ -182,14 +190,16 @@ static void test_shape_options(void **state)
         } else {
             assert_null(m);
             assert_true(has_diag(DIAG_OPTION, "--shape", "dim 1 of input 'x' is fixed"));
-            assert_true(has_diag(DIAG_OPTION, "--shape", "no input and no symbolic dim named 'nothing'"));
+            assert_true(
+                has_diag(DIAG_OPTION, "--shape", "no input and no symbolic dim named 'nothing'"));
             assert_true(has_diag(DIAG_OPTION, "--shape", "'x' is not NAME:DIMS"));
         }
         ir_module_destroy(m);
     }
 }
 
-/* From IR version 4 on an initialiser that is an input may be overridden; before, it is a constant. */
+/* From IR version 4 on an initialiser that is an input may be overridden; before, it is a constant.
+ */
 static void test_default_inputs(void **state)
 {
     (void)state;
@@ -222,11 +232,11 @@ static void test_all_faults_at_once(void **state)
     put_value(&g, 11, "x", 1, "n 3");
     put_value(&g, 12, "y", 1, "");
     put_node(&g, "Frobnicate", "x", "a", NULL, 0);
-    put_node(&g, "Add", "a x", "b", NULL, 0);          /* silent: a is poisoned */
-    put_node(&g, "Softmax", "x", "c", "axis", 5);      /* axis out of range */
-    put_node(&g, "Relu", "x", "d", "slope", 1);        /* no such attribute */
-    put_node(&g, "Relu", "nowhere", "e", NULL, 0);     /* undefined */
-    put_node(&g, "Mish", "x", "y", NULL, 0);           /* newer than the operator set */
+    put_node(&g, "Add", "a x", "b", NULL, 0);      /* silent: a is poisoned */
+    put_node(&g, "Softmax", "x", "c", "axis", 5);  /* axis out of range */
+    put_node(&g, "Relu", "x", "d", "slope", 1);    /* no such attribute */
+    put_node(&g, "Relu", "nowhere", "e", NULL, 0); /* undefined */
+    put_node(&g, "Mish", "x", "y", NULL, 0);       /* newer than the operator set */
     assert_null(import(&g, 8, 13, NULL));
     assert_int_equal(sink.error_count, 5);
     assert_true(has_diag(DIAG_ONNX_OP, "net.onnx:/Frobnicate_0", "f32[n,3]"));
@@ -265,7 +275,12 @@ static void test_needs(void **state)
     (void)state;
     struct import_needs needs = {0};
     static const int64_t shape[2] = {3, 2};
-    struct import_value value = {.name = "t", .dtype = DT_I64, .rank = 1, .dims = {2}, .data = shape, .n_bytes = sizeof shape};
+    struct import_value value = {.name = "t",
+                                 .dtype = DT_I64,
+                                 .rank = 1,
+                                 .dims = {2},
+                                 .data = shape,
+                                 .n_bytes = sizeof shape};
     struct import_options o = {.needs = &needs, .values = &value};
     arena_init(&needs.arena);
     for (o.n_values = 0; o.n_values < 2; o.n_values++) {
@@ -367,15 +382,20 @@ static void test_wire_limits(void **state)
 static void test_wire_faults(void **state)
 {
     (void)state;
-    static const struct { const char *bytes; size_t len; } faults[] = {
-        {"\x08", 1},                                 /* a varint that ends */
+    static const struct {
+        const char *bytes;
+        size_t len;
+    } faults[] = {
+        {"\x08", 1},                                          /* a varint that ends */
         {"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 11}, /* more than 64 bits */
-        {"\x3a\x05\x0a", 3},                         /* a length beyond the end */
-        {"\x0b", 1},                                 /* a group */
-        {"\x00\x00", 2},                             /* field 0 */
-        {"\x3a\x00\x3a\x00", 4},                     /* two graphs */
-        {"\x0a\x00", 2},                             /* ir_version as bytes */
-        {"\x3a\x04\x12\x02" "a\0", 6},               /* a name with a zero byte */
+        {"\x3a\x05\x0a", 3},                                  /* a length beyond the end */
+        {"\x0b", 1},                                          /* a group */
+        {"\x00\x00", 2},                                      /* field 0 */
+        {"\x3a\x00\x3a\x00", 4},                              /* two graphs */
+        {"\x0a\x00", 2},                                      /* ir_version as bytes */
+        {"\x3a\x04\x12\x02"
+         "a\0",
+         6}, /* a name with a zero byte */
     };
     for (size_t i = 0; i < ARRAY_LEN(faults); i++) {
         struct strbuf s = {0};
