@@ -59,8 +59,9 @@ static struct ir_value *topk(struct arch *a, struct ir_value *x, int64_t k, int 
 static struct ir_value *best_groups(struct arch *a, struct ir_value *scores)
 {
     struct ir_builder *b = &a->b;
-    int64_t e = a->h.experts, g = a->h.expert_groups, apart[2] = {g, e / g}, last = 2, third[2] = {g, 1}, chosen_dims[2] = {a->h.expert_groups_used, 1};
+    int64_t e = a->h.experts, g = a->h.expert_groups;
     if (!g || !scores) return scores;
+    int64_t apart[2] = {g, e / g}, third[2] = {g, 1}, chosen_dims[2] = {a->h.expert_groups_used, 1}, last = 2;
     struct ir_value *by_group = arch_reshape(a, scores, 2, apart);
     struct ir_value *good = a->h.experts_sigmoid ? ir_build_reduce(b, IR_OP_REDUCE_SUM, topk(a, by_group, 2, 0), 1, &last, false)
                                                  : ir_build_reduce(b, IR_OP_REDUCE_MAX, by_group, 1, &last, false);

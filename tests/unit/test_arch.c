@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Architectures: tiny models with random weights (tests/gguf/make_tiny.py) through importer and evaluator, against
+ * outputs of other implementations on the same weights (tests/gguf/make_reference.py made tests/gguf/tiny.txt).
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compiler/import/import.h"
+#include "ir/support/str.h"
+#include "ir/text.h"
+#include "passes/pass.h"
+#include "tests/gguf/lm_eval.h"
+
+#define MAX_ROWS 128
+#define MAX_WANTED 8
+#define MAX_WIDTH 64
+
+struct expected {
+    char name[64];
+    int n_rows, n_wanted, width;
+    struct lm_row rows[MAX_ROWS];
+    struct {
+        int seq, pos;
+        double v[MAX_WIDTH];
+    } wanted[MAX_WANTED];
+};
+
+static char src[1024], folder[1024];
+static struct strbuf table;
+static bool no_python;
+
+static int setup(void **state)
+{
+    char path[4096], part[4096];
+    const char *s = getenv("INFC_SRC"), *tmp = getenv("TMP"), *python = getenv("INFC_PYTHON");
+    (void)state;
+    snprintf(src, sizeof src, "%s", s ? s : ".");
+    snprintf(folder, sizeof folder, "%s", tmp ? tmp : "/tmp");
+    snprintf(path, sizeof path, "%s '%s/tests/gguf/make_tiny.py' --all '%s'", python && *python ? python : "python3", src, folder);
+    no_python = system(path) != 0;
+    snprintf(path, sizeof path, "%s/tests/gguf/tiny.txt", src);
+    FILE *f = fopen(path, "rb");
+    if (!f) return -1;
+    for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;) strbuf_putn(&table, part, n);
+    fclose(f);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    strbuf_deinit(&table);
+    return 0;
+}
+
+/* The entry at *p: "model NAME", "tokens SEQ T T T ...", "row SEQ POS V V V ...". */
+static bool next_expected(const char **p, struct expected *e)
+{
+    memset(e, 0, sizeof *e);
+    if (sscanf(*p, "model %63s", e->name) != 1) return false;
+    *p += strcspn(*p, "\n") + 1;
+    while (**p && strncmp(*p, "model ", 6)) {
+        char *end;
+        if (!strncmp(*p, "tokens ", 7)) {
+            int seq = (int)strtol(*p + 7, &end, 10);
+            for (int pos = 0; *end != '\n' && e->n_rows < MAX_ROWS; pos++)
+                e->rows[e->n_rows++] = (struct lm_row){.seq = seq, .pos = pos, .token = (int)strtol(end, &end, 10)};
+        } else if (!strncmp(*p, "row ", 4) && e->n_wanted < MAX_WANTED) {
+            e->wanted[e->n_wanted].seq = (int)strtol(*p + 4, &end, 10);
+            e->wanted[e->n_wanted].pos = (int)strtol(end, &end, 10);
+            for (e->width = 0; *end != '\n' && e->width < MAX_WIDTH; e->width++) e->wanted[e->n_wanted].v[e->width] = strtod(end, &end);
+            e->n_wanted++;
+        }
+        *p += strcspn(*p, "\n") + 1;
+    }
+    for (int i = 0; i < e->n_wanted; i++)
+        for (int t = 0; t < e->n_rows; t++)
+            if (e->rows[t].seq == e->wanted[i].seq && e->rows[t].pos == e->wanted[i].pos) e->rows[t].wanted = true;
+    return true;
+}
+
+static double spread(const struct expected *e)
+{
+    double sum = 0, square = 0, n = (double)(e->n_wanted * e->width);
+    for (int i = 0; i < e->n_wanted; i++)
+        for (int k = 0; k < e->width; k++) {
+            sum += e->wanted[i].v[k];
+            square += e->wanted[i].v[k] * e->wanted[i].v[k];
+        }
+    return sqrt(square / n - sum / n * (sum / n));
+}
+
+/* Rows of one call against what is expected of them; the greatest difference. */
+static double compare(const struct expected *e, const struct lm_row *rows, int n, const struct ir_tensor *out)
+{
+    double worst = 0;
+    const float *x = out->data;
+    if (out->rank != 2 || out->dims[1] != e->width) fail_msg("%s: the output has width %lld", e->name, (long long)out->dims[1]);
+    for (int t = 0; t < n; t++) {
+        if (!rows[t].wanted) continue;
+        for (int i = 0; i < e->n_wanted; i++)
+            for (int k = 0; k < e->width && e->wanted[i].seq == rows[t].seq && e->wanted[i].pos == rows[t].pos; k++) {
+                double d = fabs((double)x[k] - e->wanted[i].v[k]);
+                worst = d > worst || d != d ? d : worst;
+            }
+        x += e->width;
+    }
+    return worst;
+}
+
+static struct ir_module *import_tiny(const char *name, enum dtype kv, struct diag_sink *sink)
+{
+    char path[4096];
+    struct import_options o = {.kv_dtype = kv};
+    snprintf(path, sizeof path, "%s/%s.gguf", folder, name);
+    struct ir_module *m = import_model(path, &o, sink);
+    if (!m) {
+        diag_print_text(sink, stderr);
+        fail_msg("%s was refused", name);
+    }
+    return m;
+}
+
+/* All rows in one call, or first those at even counts (a part of each sequence), then the rest. */
+static double run(const struct expected *e, struct ir_module *m, bool in_parts, struct diag_sink *sink)
+{
+    static struct lm l;
+    struct arena arena;
+    struct ir_tensor out;
+    double worst = 0;
+    arena_init(&arena);
+    assert_true(lm_init(&l, m));
+    struct lm_row parts[2][MAX_ROWS];
+    int n[2] = {0, 0};
+    for (int t = 0; t < e->n_rows; t++) {
+        int later = in_parts && e->rows[t].pos >= 3 + 20 * (1 - e->rows[t].seq);
+        parts[later][n[later]++] = e->rows[t];
+    }
+    for (int k = 0; k < 2; k++) {
+        if (n[k] == 0) continue;
+        if (!lm_run(&l, parts[k], n[k], &out, &arena, sink)) {
+            diag_print_text(sink, stderr);
+            fail_msg("%s cannot be evaluated", e->name);
+        }
+        double d = compare(e, parts[k], n[k], &out);
+        worst = d > worst || d != d ? d : worst;
+    }
+    lm_deinit(&l);
+    arena_deinit(&arena);
+    return worst;
+}
+
+static bool is_encoder(const char *name) { return strstr(name, "bert") != NULL; }
+
+static void check_model(const struct expected *e)
+{
+    struct diag_sink sink;
+    double limit = 1e-4 * spread(e); /* ten times better than what is asked for */
+    diag_init(&sink);
+    struct ir_module *m = import_tiny(e->name, DT_F32, &sink);
+    double whole = run(e, m, false, &sink), parts = is_encoder(e->name) ? 0 : run(e, m, true, &sink);
+    if (getenv("INFC_TEST_VERBOSE")) print_message("%-16s std %.4f, difference %.2e of it\n", e->name, limit * 1e4, whole / limit * 1e-4);
+    if (!(whole <= limit) || !(parts <= limit)) fail_msg("%s: %g and %g differ from the reference by more than %g", e->name, whole, parts, limit);
+    ir_module_destroy(m);
+    diag_deinit(&sink);
+}
+
+static void test_models(void **state)
+{
+    const char *p = strbuf_get(&table), *only = getenv("INFC_TEST_MODEL");
+    static struct expected e;
+    int n = 0;
+    (void)state;
+    if (no_python) skip();
+    for (; next_expected(&p, &e); n++)
+        if (!only || !strcmp(only, e.name)) check_model(&e);
+    assert_true(n >= 30);
+}
+
+/* The passes keep what a model computes, its cache writes included. */
+static void test_passes(void **state)
+{
+    static const char *const models[] = {"llama", "gemma3", "qwen2moe", "deepseek2"};
+    const char *p = strbuf_get(&table);
+    static struct expected e;
+    (void)state;
+    if (no_python) skip();
+    while (next_expected(&p, &e)) {
+        for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+            if (strcmp(models[i], e.name)) continue;
+            struct diag_sink sink;
+            struct pass_options options = {0};
+            diag_init(&sink);
+            struct ir_module *m = import_tiny(e.name, DT_F32, &sink);
+            if (!pass_run_all(m, &options, &sink)) {
+                diag_print_text(&sink, stderr);
+                fail_msg("%s: a pass failed", e.name);
+            }
+            assert_true(run(&e, m, true, &sink) <= 1e-3 * spread(&e));
+            ir_module_destroy(m);
+            diag_deinit(&sink);
+        }
+    }
+}
+
+/* The module survives its text form, states and encodings included. */
+static void test_text(void **state)
+{
+    const char *p = strbuf_get(&table);
+    static struct expected e;
+    (void)state;
+    if (no_python) skip();
+    while (next_expected(&p, &e)) {
+        struct diag_sink sink;
+        struct strbuf text = {0}, again = {0}, data = {0}, data_again = {0};
+        diag_init(&sink);
+        struct ir_module *m = import_tiny(e.name, DT_NONE, &sink);
+        ir_print_module(&text, m, &data);
+        struct ir_module *read = ir_parse_module(text.data, text.len, "t.ir", data.data, data.len, &sink);
+        if (!read) diag_print_text(&sink, stderr);
+        assert_non_null(read);
+        ir_print_module(&again, read, &data_again);
+        assert_string_equal(text.data, again.data);
+        assert_true(data.len == data_again.len && !memcmp(data.data, data_again.data, data.len));
+        ir_module_destroy(read);
+        ir_module_destroy(m);
+        strbuf_deinit(&text);
+        strbuf_deinit(&again);
+        strbuf_deinit(&data);
+        strbuf_deinit(&data_again);
+        diag_deinit(&sink);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_passes), cmocka_unit_test(test_text)};
+    return cmocka_run_group_tests_name("arch", tests, setup, teardown);
+}
