@@ -229,7 +229,7 @@ static void conv_store(const void *arg, int64_t b, int64_t i, int64_t j0, int64_
     store(p->out, p->in_f64, (b * p->out_channels + i) * p->win.positions + j0, n, sums);
 }
 
-bool eval_conv(struct eval_call *c)
+static bool conv_first(struct eval_call *c)
 {
     if (!eval_need(c, 0, EVAL_FLOAT | EVAL_INT, -1) || !eval_need(c, 1, EVAL_FLOAT | EVAL_INT, c->in[0].rank) ||
         !acc_type(c))
@@ -254,3 +254,5 @@ bool eval_conv(struct eval_call *c)
     struct gemm g = {x->dims[0] * p.groups, p.out_channels, p.win.positions, p.k, !p.in_f64, &p, conv_a, conv_w, conv_store};
     return eval_gemm(c, &g);
 }
+
+bool eval_conv(struct eval_call *c) { return eval_is_channels_last(c) ? eval_channels_last(c, conv_first) : conv_first(c); }

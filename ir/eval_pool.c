@@ -138,7 +138,7 @@ static bool pool_init(struct eval_call *c, struct pool_job *job)
            (job->code != IR_OP_POOL_MAX || c->n_out < 2 || eval_expect(c, 1, DT_I64, x->rank, dims));
 }
 
-bool eval_pool_max(struct eval_call *c)
+static bool pool_max_first(struct eval_call *c)
 {
     struct pool_job job = {.code = c->op->code, .column_major = ir_attr_int(c->op, "column_major", 0) != 0};
     if (!pool_init(c, &job)) return false;
@@ -147,12 +147,22 @@ bool eval_pool_max(struct eval_call *c)
     return true;
 }
 
-bool eval_pool_sum(struct eval_call *c)
+static bool pool_sum_first(struct eval_call *c)
 {
     struct pool_job job = {.code = c->op->code, .count_pads = ir_attr_int(c->op, "count_include_pad", 0) != 0};
     if (!pool_init(c, &job)) return false;
     eval_parallel(c, eval_count(job.out), 1 + (1 << 14) / (job.w.taps + 1), run_pool, &job);
     return true;
+}
+
+bool eval_pool_max(struct eval_call *c)
+{
+    return eval_is_channels_last(c) ? eval_channels_last(c, pool_max_first) : pool_max_first(c);
+}
+
+bool eval_pool_sum(struct eval_call *c)
+{
+    return eval_is_channels_last(c) ? eval_channels_last(c, pool_sum_first) : pool_sum_first(c);
 }
 
 /* ---- conv_transpose ---- */

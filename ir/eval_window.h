@@ -20,4 +20,8 @@ struct eval_window {
 bool eval_window(struct eval_call *c, const struct ir_tensor *x, const int64_t *kernel, bool has_output,
                  struct eval_window *w);
 
+/* run on the image in [N, C, D..] order: for ops with channels_last, whose x and results are [N, D.., C]. */
+bool eval_channels_last(struct eval_call *c, eval_fn run);
+static inline bool eval_is_channels_last(const struct eval_call *c) { return ir_attr_int(c->op, "channels_last", 0) != 0; }
+
 #endif

@@ -239,11 +239,15 @@ struct lp_value *expr_pool(struct expr_ctx *c, const struct ir_op *op, int r, st
             flat = c->zero;
             for (int i = n - 1; i >= 0; i--)
                 flat = expr_iadd(c, expr_imul(c, flat, expr_dim(c, xt->dims[sp + i])), w.sub[sp + i]);
-            struct lp_value *nc = expr_linear(c, 2, xt->dims, idx);
+            const struct dim *nc_dims[2] = {xt->dims[0], xt->dims[ch]};
+            struct lp_value *nc_at[2] = {idx[0], idx[ch]}, *nc = expr_linear(c, 2, nc_dims, nc_at);
             for (int i = 0; i < n; i++) nc = expr_imul(c, nc, expr_dim(c, xt->dims[sp + i]));
             flat = expr_iadd(c, nc, flat);
-        } else {
-            flat = expr_linear(c, xt->rank, xt->dims, w.sub);
+        } else { /* in [N, C, D..] order, whatever the layout */
+            struct lp_value *at[IR_MAX_RANK] = {w.sub[0], w.sub[ch]};
+            const struct dim *dims[IR_MAX_RANK] = {xt->dims[0], xt->dims[ch]};
+            for (int i = 0; i < n; i++) at[2 + i] = w.sub[sp + i], dims[2 + i] = xt->dims[sp + i];
+            flat = expr_linear(c, xt->rank, dims, at);
         }
         next[0] = lp_select(b, better, v, carried[0]);
         next[1] = r == 1 ? lp_select(b, better, flat, carried[1]) : carried[1];

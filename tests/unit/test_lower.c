@@ -351,6 +351,54 @@ static void test_group_of_shapes(void **state)
     equiv_end(&e);
 }
 
+/* The same op in both layouts, by evaluator and kernels: outputs 0 and 1, 2 and 3, .. are equal. */
+static void test_channels_last(void **state)
+{
+    (void)state;
+    static const char *const ops[] = {
+        "conv %%%s, %%wc strides=[1, 2] dilations=[2, 1] groups=2 pads=(1, 0, 0, 1)%s",
+        "pool_avg %%%s kernel=[2, 3] strides=[1, 1] dilations=[1, 1] pads=(1, 0, 0, 0) output=(3, 2) count_include_pad=1%s",
+    };
+    for (size_t k = 0; k < ARRAY_LEN(ops); k++) {
+        char text[2048], first[256], last[256];
+        static const char *const types[] = {"f32[n, 6, 2, 2]", "f32[n, 4, 3, 2]"};
+        snprintf(first, sizeof first, ops[k], "x", "");
+        snprintf(last, sizeof last, ops[k], "t", " channels_last=1");
+        snprintf(text, sizeof text,
+                 "model \"t\" { sym n in [1, 4]\n"
+                 "func @main(%%x: f32[n, 4, 3, 4], %%wc: f32[6, 2, 2, 2]) -> (y: %s, z: %s) {\n"
+                 " %%t = transpose %%x perm=[0, 2, 3, 1]\n %%c = %s\n %%y = transpose %%c perm=[0, 3, 1, 2]\n %%z = %s\n return %%y, %%z\n} }\n",
+                 types[k], types[k], last, first);
+        struct equiv e;
+        equiv_init(&e);
+        int64_t sizes[] = {2};
+        equiv_start_text(&e, text, 1, sizes);
+        assert_memory_equal(e.want[0].data, e.want[1].data, e.want[0].n_bytes);
+        assert_true(pass_group(e.m, &e.diag));
+        equiv_check_plan(&e, NULL);
+        equiv_end(&e);
+    }
+}
+
+static void test_channels_last_index(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "model \"t\" { func @main(%x: f32[2, 3, 4, 5]) -> (y: i64[2, 3, 3, 4], z: i64[2, 3, 3, 4], u: f32[2, 3, 3, 4], v: f32[2, 3, 3, 4]) {\n"
+        " %t = transpose %x perm=[0, 2, 3, 1]\n"
+        " %a, %i = pool_max %t kernel=[2, 2] strides=[1, 1] dilations=[1, 1] output=(3, 4) channels_last=1\n"
+        " %y = transpose %i perm=[0, 3, 1, 2]\n %u = transpose %a perm=[0, 3, 1, 2]\n"
+        " %v, %z = pool_max %x kernel=[2, 2] strides=[1, 1] dilations=[1, 1] output=(3, 4)\n return %y, %z, %u, %v\n} }\n";
+    struct equiv e;
+    equiv_init(&e);
+    equiv_start_text(&e, text, 0, NULL);
+    assert_memory_equal(e.want[0].data, e.want[1].data, e.want[0].n_bytes);
+    assert_memory_equal(e.want[2].data, e.want[3].data, e.want[2].n_bytes);
+    assert_true(pass_group(e.m, &e.diag));
+    equiv_check_plan(&e, NULL);
+    equiv_end(&e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_matmul_batch_flat), cmocka_unit_test(test_matmul_dynamic), cmocka_unit_test(test_matmul_trans_b_const),
         cmocka_unit_test(test_rows), cmocka_unit_test(test_moves), cmocka_unit_test(test_conv_pool),
         cmocka_unit_test(test_output_is_input_and_twice), cmocka_unit_test(test_if), cmocka_unit_test(test_group_of_shapes),
+        cmocka_unit_test(test_channels_last), cmocka_unit_test(test_channels_last_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
