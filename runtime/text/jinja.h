@@ -16,16 +16,16 @@
  * Sandbox: templates and contexts are hostile input. A render is bounded in steps, nesting, memory
  * and output by struct jinja_limits; it reads nothing but its arguments and the clock
  * (strftime_now); it writes nothing but its output. With the default limits a render needs at most
- * about 1 MiB of C stack.
+ * half a MiB of C stack.
  *
  * Threads: a blob, a template view and a context are only read by jinja_render; any number of
  * threads may render from the same ones at once. There is no global state.
  *
  * Differences from jinja2, each an error (JINJA_ERR_UNSUPPORTED) and never a silent change:
- * integers are 64 bit (jinja2: unbounded); include, import, extends, block, autoescape and recursive
- * loops; the filters pprint, random, striptags, urlize, wordwrap, xmlattr, filesizeformat; str
- * methods that make bytes or take tables; lone surrogates. Generators are computed at once, not
- * lazily; printing one is an error (jinja2 prints its address).
+ * integers are 64 bit (jinja2: unbounded); include, import, extends, block, autoescape and
+ * recursive loops; the filters pprint, random, striptags, urlize, wordwrap, xmlattr,
+ * filesizeformat; str methods that make bytes or take tables; lone surrogates. Generators are
+ * computed at once, not lazily; printing one is an error (jinja2 prints its address).
  */
 #ifndef INFC_RUNTIME_TEXT_JINJA_H
 #define INFC_RUNTIME_TEXT_JINJA_H
@@ -68,9 +68,9 @@ struct jinja_blob {
     size_t size_bytes;
 };
 
-/* Compiles UTF-8 source. On success *out_blob owns malloc'ed bytes for jinja_blob_deinit; on failure
- * it is empty and *out_err says what and where. Time is linear in the source times the number of
- * names per scope; memory at most about 100 bytes per source byte. */
+/* Compiles UTF-8 source. On success *out_blob owns malloc'ed bytes for jinja_blob_deinit; on
+ * failure it is empty and *out_err says what and where. Time is linear in the source times the
+ * number of names per scope; memory at most about 100 bytes per source byte. */
 bool jinja_compile(const char *source, size_t len_bytes, struct jinja_blob *out_blob,
                    struct jinja_error *out_err);
 void jinja_blob_deinit(struct jinja_blob *blob);

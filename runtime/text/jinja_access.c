@@ -17,8 +17,8 @@ bool jinja_push(struct jinja_rt *rt, struct jinja_list *list, const struct jinja
     return jinja_list_append(rt->arena, list, *v) || jinja_fail_memory(rt);
 }
 
-bool jinja_make_tuple2(struct jinja_rt *rt, const struct jinja_value *a, const struct jinja_value *b,
-                       struct jinja_value *out)
+bool jinja_make_tuple2(struct jinja_rt *rt, const struct jinja_value *a,
+                       const struct jinja_value *b, struct jinja_value *out)
 {
     struct jinja_value x = *a, y = *b;
 
@@ -92,7 +92,8 @@ struct jinja_value jinja_undefined_hint(const char *literal)
                                 .u.s = literal};
 }
 
-static struct jinja_value undefined_attr(const struct jinja_value *obj, const struct jinja_value *name)
+static struct jinja_value undefined_attr(const struct jinja_value *obj,
+                                         const struct jinja_value *name)
 {
     return (struct jinja_value){.kind = JINJA_UNDEFINED,
                                 .id = (uint16_t)(JINJA_UNDEF_ATTR | obj->kind << 8),
@@ -128,9 +129,9 @@ static bool undefined_unsafe(struct jinja_rt *rt, const struct jinja_value *obj,
     const char *type = jinja_type_name(obj);
     struct jinja_value text;
 
-    if (!jinja_sb_put(&sb, "access to attribute '", 21) || !jinja_sb_put(&sb, name->u.s, name->len) ||
-        !jinja_sb_put(&sb, "' of '", 6) || !jinja_sb_put(&sb, type, strlen(type)) ||
-        !jinja_sb_put(&sb, "' object is unsafe.", 19))
+    if (!jinja_sb_put(&sb, "access to attribute '", 21) ||
+        !jinja_sb_put(&sb, name->u.s, name->len) || !jinja_sb_put(&sb, "' of '", 6) ||
+        !jinja_sb_put(&sb, type, strlen(type)) || !jinja_sb_put(&sb, "' object is unsafe.", 19))
         return false;
     text = jinja_sb_finish(&sb, 0);
     *out = (struct jinja_value){
@@ -165,7 +166,8 @@ bool jinja_length(struct jinja_rt *rt, const struct jinja_value *v, int64_t *out
     case JINJA_LOOP:
         return jinja_loop_length(rt, v->u.loop, out);
     default:
-        return jinja_fail(rt, JINJA_ERR_TYPE, "object of type '%s' has no len()", jinja_type_name(v));
+        return jinja_fail(rt, JINJA_ERR_TYPE, "object of type '%s' has no len()",
+                          jinja_type_name(v));
     }
 }
 
@@ -293,8 +295,8 @@ static bool loop_attr(struct jinja_rt *rt, struct jinja_loop *loop, const struct
 }
 
 /* The Python attributes of a value: methods, and fields of our own objects. *found false: none. */
-static bool own_attr(struct jinja_rt *rt, const struct jinja_value *obj, const struct jinja_value *name,
-                     struct jinja_value *out, bool *found)
+static bool own_attr(struct jinja_rt *rt, const struct jinja_value *obj,
+                     const struct jinja_value *name, struct jinja_value *out, bool *found)
 {
     const struct jinja_row *row;
     const struct jinja_value *v;
@@ -338,8 +340,8 @@ static bool own_attr(struct jinja_rt *rt, const struct jinja_value *obj, const s
 }
 
 /* *out is NULL when there is no such item. */
-static bool dict_item(struct jinja_rt *rt, const struct jinja_value *obj, const struct jinja_value *key,
-                      const struct jinja_value **out)
+static bool dict_item(struct jinja_rt *rt, const struct jinja_value *obj,
+                      const struct jinja_value *key, const struct jinja_value **out)
 {
     bool hashable;
 
@@ -353,8 +355,8 @@ static bool dict_item(struct jinja_rt *rt, const struct jinja_value *obj, const 
     return true;
 }
 
-bool jinja_getattr(struct jinja_rt *rt, const struct jinja_value *obj, const struct jinja_value *name,
-                   struct jinja_value *out)
+bool jinja_getattr(struct jinja_rt *rt, const struct jinja_value *obj,
+                   const struct jinja_value *name, struct jinja_value *out)
 {
     const struct jinja_value o = *obj, *v;
     bool found;
@@ -403,8 +405,8 @@ static bool char_at(const struct jinja_value *v, int64_t index, size_t *from, si
 }
 
 /* obj[key] of Python where the object has it; *found false for TypeError and LookupError. */
-static bool raw_item(struct jinja_rt *rt, const struct jinja_value *obj, const struct jinja_value *key,
-                     struct jinja_value *out, bool *found)
+static bool raw_item(struct jinja_rt *rt, const struct jinja_value *obj,
+                     const struct jinja_value *key, struct jinja_value *out, bool *found)
 {
     const struct jinja_value *v;
     int64_t i;
@@ -450,8 +452,8 @@ static bool raw_item(struct jinja_rt *rt, const struct jinja_value *obj, const s
     }
 }
 
-bool jinja_getitem(struct jinja_rt *rt, const struct jinja_value *obj, const struct jinja_value *key,
-                   struct jinja_value *out)
+bool jinja_getitem(struct jinja_rt *rt, const struct jinja_value *obj,
+                   const struct jinja_value *key, struct jinja_value *out)
 {
     const struct jinja_value o = *obj, k = *key;
     bool found;
@@ -558,9 +560,9 @@ static bool slice_string(struct jinja_rt *rt, const struct jinja_value *v, const
     return true;
 }
 
-bool jinja_slice(struct jinja_rt *rt, const struct jinja_value *obj, const struct jinja_value *start,
-                 const struct jinja_value *stop, const struct jinja_value *step,
-                 struct jinja_value *out)
+bool jinja_slice(struct jinja_rt *rt, const struct jinja_value *obj,
+                 const struct jinja_value *start, const struct jinja_value *stop,
+                 const struct jinja_value *step, struct jinja_value *out)
 {
     const struct jinja_value o = *obj;
     struct span span = {0};
@@ -570,8 +572,10 @@ bool jinja_slice(struct jinja_rt *rt, const struct jinja_value *obj, const struc
         return jinja_fail_undefined(rt, &o);
     if (o.kind == JINJA_DICT)
         return jinja_fail(rt, JINJA_ERR_TYPE, "unhashable type: 'slice'");
-    if (o.kind != JINJA_STR && o.kind != JINJA_LIST && o.kind != JINJA_TUPLE && o.kind != JINJA_RANGE)
-        return jinja_fail(rt, JINJA_ERR_TYPE, "'%s' object is not subscriptable", jinja_type_name(&o));
+    if (o.kind != JINJA_STR && o.kind != JINJA_LIST && o.kind != JINJA_TUPLE &&
+        o.kind != JINJA_RANGE)
+        return jinja_fail(rt, JINJA_ERR_TYPE, "'%s' object is not subscriptable",
+                          jinja_type_name(&o));
     if (!jinja_length(rt, &o, &n) || !slice_span(rt, start, stop, step, n, &span))
         return false;
     if (o.kind == JINJA_STR)

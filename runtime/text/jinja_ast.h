@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The compiled template: arrays of nodes, lists and strings that refer to each other by index, so the
- * bytes can be embedded anywhere. Layout (host byte order, every part 4-byte aligned):
+ * The compiled template: arrays of nodes, lists and strings that refer to each other by index, so
+ * the bytes can be embedded anywhere. Layout (host byte order, every part 4-byte aligned):
  *
  *   struct jinja_ast_header | nodes | lists (uint32_t) | strs (offset, length) | text bytes
  *
@@ -9,7 +9,7 @@
  *   - a node refers only to nodes before it, so there is no cycle; node 0 is unused;
  *   - a list reference is the index of a count that is followed by that many words, all inside;
  *     lists[0] is 0, the empty list;
- *   - strings are in range and valid UTF-8.
+ *   - lists and strings do not overlap, strings are in range and valid UTF-8.
  * Slots and frame hops of names are checked when used.
  *
  * Records (all are lists):

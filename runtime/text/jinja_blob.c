@@ -18,60 +18,72 @@ static bool bad(struct jinja_error *err, const char *what, uint32_t at)
 {
     err->code = JINJA_ERR_BLOB;
     err->line = 0;
-    snprintf(err->message, sizeof(err->message), "compiled template is damaged: %s (at %u)", what, at);
+    snprintf(err->message, sizeof(err->message), "compiled template is damaged: %s (at %u)", what,
+             at);
     return false;
 }
 
-static bool list_ok(const struct jinja_template *t, uint32_t list)
+struct check {
+    const struct jinja_template *t;
+    uint64_t words; /* list words looked at */
+};
+
+static bool list_ok(struct check *c, uint32_t list)
 {
-    return list < t->list_count && t->lists[list] <= t->list_count - list - 1;
+    if (list >= c->t->list_count || c->t->lists[list] > c->t->list_count - list - 1)
+        return false;
+    /* Lists do not overlap in what the compiler writes; if they did, checking could be quadratic.
+     */
+    c->words += c->t->lists[list];
+    return c->words <= 2 * (uint64_t)c->t->list_count;
 }
 
-static bool node_list_ok(const struct jinja_template *t, uint32_t list, uint32_t before)
+static bool node_list_ok(struct check *c, uint32_t list, uint32_t before)
 {
     uint32_t i;
 
-    if (!list_ok(t, list))
+    if (!list_ok(c, list))
         return false;
-    for (i = 0; i < t->lists[list]; i++)
-        if (!t->lists[list + 1 + i] || t->lists[list + 1 + i] >= before)
+    for (i = 0; i < c->t->lists[list]; i++)
+        if (!c->t->lists[list + 1 + i] || c->t->lists[list + 1 + i] >= before)
             return false;
     return true;
 }
 
-static bool scope_ok(const struct jinja_template *t, uint32_t list)
+static bool scope_ok(struct check *c, uint32_t list)
 {
     const uint32_t *w;
     uint32_t i, n;
 
-    if (!list_ok(t, list) || t->lists[list] < JINJA_REC_C || (t->lists[list] - JINJA_REC_C) % 4)
+    if (!list_ok(c, list) || c->t->lists[list] < JINJA_REC_C ||
+        (c->t->lists[list] - JINJA_REC_C) % 4)
         return false;
-    w = t->lists + list + 1;
-    n = (t->lists[list] - JINJA_REC_C) / 4;
+    w = c->t->lists + list + 1;
+    n = (c->t->lists[list] - JINJA_REC_C) / 4;
     /* Every slot is named somewhere in the source, so the count cannot exceed the strings. */
-    if (w[0] > t->str_count + 4)
+    if (w[0] > c->t->str_count + 4)
         return false;
     for (i = 0; i < n; i++) {
         const uint32_t *load = w + JINJA_REC_C + 4 * (size_t)i;
 
         if (load[0] >= w[0] || load[1] >= JINJA_LOAD_COUNT)
             return false;
-        if (load[1] == JINJA_LOAD_RESOLVE && load[2] >= t->str_count)
+        if (load[1] == JINJA_LOAD_RESOLVE && load[2] >= c->t->str_count)
             return false;
     }
     return true;
 }
 
-static bool args_ok(const struct jinja_template *t, uint32_t list, uint32_t before)
+static bool args_ok(struct check *c, uint32_t list, uint32_t before)
 {
     const uint32_t *w;
     uint32_t i;
 
-    if (!list_ok(t, list) || t->lists[list] < JINJA_REC_A)
+    if (!list_ok(c, list) || c->t->lists[list] < JINJA_REC_A)
         return false;
-    w = t->lists + list + 1;
-    if (w[0] > t->list_count || w[1] > t->list_count ||
-        (uint64_t)w[0] + 2 * (uint64_t)w[1] + JINJA_REC_A != t->lists[list])
+    w = c->t->lists + list + 1;
+    if (w[0] > c->t->list_count || w[1] > c->t->list_count ||
+        (uint64_t)w[0] + 2 * (uint64_t)w[1] + JINJA_REC_A != c->t->lists[list])
         return false;
     if (w[2] >= before || w[3] >= before)
         return false;
@@ -81,20 +93,20 @@ static bool args_ok(const struct jinja_template *t, uint32_t list, uint32_t befo
     for (i = 0; i < w[1]; i++) {
         const uint32_t *kw = w + JINJA_REC_A + w[0] + 2 * (size_t)i;
 
-        if (kw[0] >= t->str_count || !kw[1] || kw[1] >= before)
+        if (kw[0] >= c->t->str_count || !kw[1] || kw[1] >= before)
             return false;
     }
     return true;
 }
 
-static bool pairs_ok(const struct jinja_template *t, uint32_t list, uint32_t before)
+static bool pairs_ok(struct check *c, uint32_t list, uint32_t before)
 {
     uint32_t i;
 
-    if (!list_ok(t, list) || t->lists[list] % 2)
+    if (!list_ok(c, list) || c->t->lists[list] % 2)
         return false;
-    for (i = 0; i < t->lists[list]; i += 2) {
-        const uint32_t *w = t->lists + list + 1 + i;
+    for (i = 0; i < c->t->lists[list]; i += 2) {
+        const uint32_t *w = c->t->lists + list + 1 + i;
 
         if (w[0] >= JINJA_CMP_COUNT || !w[1] || w[1] >= before)
             return false;
@@ -102,32 +114,33 @@ static bool pairs_ok(const struct jinja_template *t, uint32_t list, uint32_t bef
     return true;
 }
 
-static bool for_ok(const struct jinja_template *t, uint32_t list, uint32_t before)
+static bool for_ok(struct check *c, uint32_t list, uint32_t before)
 {
     const uint32_t *w;
 
-    if (!list_ok(t, list) || t->lists[list] != JINJA_REC_F)
+    if (!list_ok(c, list) || c->t->lists[list] != JINJA_REC_F)
         return false;
-    w = t->lists + list + 1;
-    return node_list_ok(t, w[0], before) && node_list_ok(t, w[1], before) && w[2] < before &&
-           w[3] < before && !w[2] == !w[3] && scope_ok(t, w[4]) && scope_ok(t, w[5]) &&
-           scope_ok(t, w[6]) && w[7] <= t->lists[w[4] + 1];
+    w = c->t->lists + list + 1;
+    return node_list_ok(c, w[0], before) && node_list_ok(c, w[1], before) && w[2] < before &&
+           w[3] < before && !w[2] == !w[3] && scope_ok(c, w[4]) && scope_ok(c, w[5]) &&
+           scope_ok(c, w[6]) && w[7] <= c->t->lists[w[4] + 1];
 }
 
-static bool macro_ok(const struct jinja_template *t, uint32_t list, uint32_t before)
+static bool macro_ok(struct check *c, uint32_t list, uint32_t before)
 {
     const uint32_t *w;
     uint32_t i, slots;
 
-    if (!list_ok(t, list) || t->lists[list] != JINJA_REC_M)
+    if (!list_ok(c, list) || c->t->lists[list] != JINJA_REC_M)
         return false;
-    w = t->lists + list + 1;
-    if (!node_list_ok(t, w[0], before) || !node_list_ok(t, w[1], before) ||
-        !node_list_ok(t, w[2], before) || !scope_ok(t, w[3]) || t->lists[w[1]] > t->lists[w[0]])
+    w = c->t->lists + list + 1;
+    if (!node_list_ok(c, w[0], before) || !node_list_ok(c, w[1], before) ||
+        !node_list_ok(c, w[2], before) || !scope_ok(c, w[3]) ||
+        c->t->lists[w[1]] > c->t->lists[w[0]])
         return false;
-    slots = t->lists[w[3] + 1];
-    for (i = 0; i < t->lists[w[0]]; i++) {
-        const struct jinja_ast_node *arg = &t->nodes[t->lists[w[0] + 1 + i]];
+    slots = c->t->lists[w[3] + 1];
+    for (i = 0; i < c->t->lists[w[0]]; i++) {
+        const struct jinja_ast_node *arg = &c->t->nodes[c->t->lists[w[0] + 1 + i]];
 
         if (arg->kind != JN_NAME || arg->b != 0 || arg->c >= slots)
             return false;
@@ -135,7 +148,7 @@ static bool macro_ok(const struct jinja_template *t, uint32_t list, uint32_t bef
     return w[4] <= slots && w[5] <= slots && w[6] <= slots;
 }
 
-static bool field_ok(const struct jinja_template *t, char what, uint32_t v, uint32_t self)
+static bool field_ok(struct check *c, char what, uint32_t v, uint32_t self)
 {
     switch (what) {
     case 'n':
@@ -143,21 +156,21 @@ static bool field_ok(const struct jinja_template *t, char what, uint32_t v, uint
     case 'N':
         return v < self;
     case 'l':
-        return node_list_ok(t, v, self);
+        return node_list_ok(c, v, self);
     case 's':
-        return v < t->str_count;
+        return v < c->t->str_count;
     case 'S':
-        return v < t->str_count || v == JINJA_NO_STR;
+        return v < c->t->str_count || v == JINJA_NO_STR;
     case 'A':
-        return args_ok(t, v, self);
+        return args_ok(c, v, self);
     case 'P':
-        return pairs_ok(t, v, self);
+        return pairs_ok(c, v, self);
     case 'F':
-        return for_ok(t, v, self);
+        return for_ok(c, v, self);
     case 'M':
-        return macro_ok(t, v, self);
+        return macro_ok(c, v, self);
     case 'C':
-        return scope_ok(t, v);
+        return scope_ok(c, v);
     case '-':
         return v == 0;
     default:
@@ -166,23 +179,23 @@ static bool field_ok(const struct jinja_template *t, char what, uint32_t v, uint
 }
 
 /* Kinds that a parent takes for granted beyond "some node". */
-static bool shape_ok(const struct jinja_template *t, const struct jinja_ast_node *n)
+static bool shape_ok(struct check *c, const struct jinja_ast_node *n)
 {
     switch (n->kind) {
     case JN_NSREF:
-        return t->nodes[n->a].kind == JN_NAME;
+        return c->t->nodes[n->a].kind == JN_NAME;
     case JN_MACRO:
-        return t->nodes[n->b].kind == JN_NAME;
+        return c->t->nodes[n->b].kind == JN_NAME;
     case JN_CALLBLOCK:
-        return t->nodes[n->b].kind == JN_CALL && t->nodes[n->b].a == n->a;
+        return c->t->nodes[n->b].kind == JN_CALL && c->t->nodes[n->b].a == n->a;
     case JN_FILTERBLOCK:
-        return t->nodes[n->a].kind == JN_FILTER;
+        return c->t->nodes[n->a].kind == JN_FILTER;
     case JN_SETBLOCK:
-        return !n->b || t->nodes[n->b].kind == JN_FILTER;
+        return !n->b || c->t->nodes[n->b].kind == JN_FILTER;
     case JN_DICT:
-        return t->lists[n->a] % 2 == 0;
+        return c->t->lists[n->a] % 2 == 0;
     case JN_WITH:
-        return t->lists[n->a] == t->lists[n->b];
+        return c->t->lists[n->a] == c->t->lists[n->b];
     default:
         return true;
     }
@@ -193,7 +206,8 @@ bool jinja_template_open(const void *data, size_t size_bytes, struct jinja_templ
 {
     struct jinja_ast_header h;
     struct jinja_template t = {0};
-    uint64_t need;
+    struct check c = {.t = &t};
+    uint64_t need, text = 0;
     uint32_t i, k;
 
     memset(out_template, 0, sizeof(*out_template));
@@ -222,8 +236,9 @@ bool jinja_template_open(const void *data, size_t size_bytes, struct jinja_templ
     for (i = 0; i < t.str_count; i++) {
         if (t.strs[i].offset > t.byte_count || t.strs[i].len > t.byte_count - t.strs[i].offset)
             return bad(out_err, "string out of range", i);
-        if (!jinja_utf8_valid(t.bytes + t.strs[i].offset, t.strs[i].len))
-            return bad(out_err, "string is not UTF-8", i);
+        text += t.strs[i].len;
+        if (text > t.byte_count || !jinja_utf8_valid(t.bytes + t.strs[i].offset, t.strs[i].len))
+            return bad(out_err, "strings overlap or are not UTF-8", i);
     }
     for (i = 1; i < t.node_count; i++) {
         const struct jinja_ast_node *n = &t.nodes[i];
@@ -232,12 +247,12 @@ bool jinja_template_open(const void *data, size_t size_bytes, struct jinja_templ
         if (n->kind == JN_INVALID || n->kind >= JN_COUNT)
             return bad(out_err, "unknown node", i);
         for (k = 0; k < 4; k++)
-            if (!field_ok(&t, node_fields[n->kind][k], v[k], i))
+            if (!field_ok(&c, node_fields[n->kind][k], v[k], i))
                 return bad(out_err, "bad reference", i);
-        if (!shape_ok(&t, n))
+        if (!shape_ok(&c, n))
             return bad(out_err, "bad operand", i);
     }
-    if (!node_list_ok(&t, t.root_body, t.node_count) || !scope_ok(&t, t.root_scope))
+    if (!node_list_ok(&c, t.root_body, t.node_count) || !scope_ok(&c, t.root_scope))
         return bad(out_err, "bad root", 0);
     *out_template = t;
     return true;

@@ -11,7 +11,8 @@
 /* A source of JINJA_MAX_SOURCE_BYTES stays far below this; it only makes the arithmetic safe. */
 #define MAX_COUNT ((size_t)1 << 27)
 
-bool jinja_build_fail(struct jinja_build *b, enum jinja_status code, uint32_t line, const char *fmt, ...)
+bool jinja_build_fail(struct jinja_build *b, enum jinja_status code, uint32_t line, const char *fmt,
+                      ...)
 {
     va_list ap;
     size_t len;
@@ -54,12 +55,12 @@ static bool reserve(struct jinja_build *b, void **v, size_t *cap, size_t need, s
 }
 
 /* reserve through a typed pointer without breaking aliasing rules */
-#define RESERVE(b, vec, cap, need)                                              \
-    do {                                                                        \
-        void *reserve_p = (vec);                                                \
-        if (!reserve(b, &reserve_p, &(cap), need, sizeof(*(vec))))              \
-            return false;                                                       \
-        (vec) = reserve_p;                                                      \
+#define RESERVE(b, vec, cap, need)                                 \
+    do {                                                           \
+        void *reserve_p = (vec);                                   \
+        if (!reserve(b, &reserve_p, &(cap), need, sizeof(*(vec)))) \
+            return false;                                          \
+        (vec) = reserve_p;                                         \
     } while (0)
 
 bool jinja_build_token(struct jinja_build *b, struct jinja_token token)
@@ -90,7 +91,9 @@ bool jinja_build_list(struct jinja_build *b, const uint32_t *words, size_t count
     return true;
 }
 
-/* FNV-1a is enough here: the table is bounded by the source, and each probe by a length check. */
+/* FNV-1a, whose collisions can be chosen: probes are counted, and no real template comes near. */
+#define MAX_PROBES ((size_t)20000000)
+
 static uint32_t text_hash(const char *text, size_t len)
 {
     uint32_t h = 2166136261u;
@@ -110,7 +113,7 @@ static bool intern_grow(struct jinja_build *b)
         return jinja_build_no_memory(b);
     for (i = 0; i < b->str_count; i++) {
         at = text_hash(b->bytes + b->strs[i].offset, b->strs[i].len) & (cap - 1);
-        while (table[at])
+        for (; table[at]; b->probes++)
             at = (at + 1) & (cap - 1);
         table[at] = (uint32_t)i + 1;
     }
@@ -130,6 +133,8 @@ bool jinja_build_str(struct jinja_build *b, const char *text, size_t len, uint32
     for (; b->intern[at]; at = (at + 1) & (b->intern_cap - 1)) {
         const struct jinja_ast_str *s = &b->strs[b->intern[at] - 1];
 
+        if (++b->probes > MAX_PROBES)
+            return jinja_build_fail(b, JINJA_ERR_LIMIT, 0, "template has too many names");
         if (s->len == len && (!len || memcmp(b->bytes + s->offset, text, len) == 0)) {
             *out = b->intern[at] - 1;
             return true;
@@ -175,8 +180,9 @@ static bool write_blob(struct jinja_build *b, struct jinja_blob *out)
         .root_body = b->root_body,
         .root_scope = b->root_scope,
     };
-    size_t size = sizeof(h) + b->node_count * sizeof(*b->nodes) + b->list_count * sizeof(*b->lists) +
-                  b->str_count * sizeof(*b->strs) + b->byte_count;
+    size_t size = sizeof(h) + b->node_count * sizeof(*b->nodes) +
+                  b->list_count * sizeof(*b->lists) + b->str_count * sizeof(*b->strs) +
+                  b->byte_count;
     char *data = malloc(size), *p = data;
 
     if (!data)

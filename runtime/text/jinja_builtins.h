@@ -5,8 +5,8 @@
 
 #include "runtime/text/jinja_rt.h"
 
-#define JINJA_PARAMS                                                                            \
-    struct jinja_rt *rt, const struct jinja_value *self, const struct jinja_args *args,         \
+#define JINJA_PARAMS                                                                    \
+    struct jinja_rt *rt, const struct jinja_value *self, const struct jinja_args *args, \
         const struct jinja_value *arg, struct jinja_value *out
 
 /* The prototypes come from the tables. `(void)` markers keep unused parameters quiet. */
@@ -36,6 +36,7 @@ bool jinja_lower(struct jinja_rt *rt, const struct jinja_value *v, struct jinja_
 bool jinja_upper(struct jinja_rt *rt, const struct jinja_value *v, struct jinja_value *out);
 bool jinja_capitalize(struct jinja_rt *rt, const struct jinja_value *v, struct jinja_value *out);
 bool jinja_title_words(struct jinja_rt *rt, const struct jinja_value *v, struct jinja_value *out);
+bool jinja_casefold(struct jinja_rt *rt, const struct jinja_value *v, struct jinja_value *out);
 bool jinja_swapcase(struct jinja_rt *rt, const struct jinja_value *v, struct jinja_value *out);
 /* sides: 1 left, 2 right, 3 both; chars: a string, or MISSING or None for white space. */
 bool jinja_strip(struct jinja_rt *rt, const struct jinja_value *v, const struct jinja_value *chars,

@@ -47,7 +47,8 @@ static const struct {
     enum method_type type;
     struct jinja_row row;
 } methods[] = {
-#define METHOD(t, n, f, s, r) {TYPE_##t, {.name = #n, .fn = jinja_method_##f, .sig = s, .required = r}},
+#define METHOD(t, n, f, s, r) \
+    {TYPE_##t, {.name = #n, .fn = jinja_method_##f, .sig = s, .required = r}},
 #define LACK(t, n) {TYPE_##t, {.name = #n}},
 #define UNSAFE(t, n) {TYPE_##t, {.name = #n, .unsafe = true}},
 #include "runtime/text/jinja_methods.def"
@@ -132,15 +133,17 @@ static enum method_type type_of(const struct jinja_value *v)
 /* What every Python object has; templates only try these to break out. */
 static const struct jinja_row dunder = {.name = "__", .unsafe = true};
 static const char *const dunders[] = {
-    "__class__",   "__delattr__", "__dict__",      "__dir__",          "__doc__",      "__eq__",
-    "__format__",  "__ge__",      "__getattribute__", "__getstate__",  "__globals__",  "__gt__",
-    "__hash__",    "__init__",    "__init_subclass__", "__le__",       "__lt__",       "__module__",
-    "__ne__",      "__new__",     "__reduce__",    "__reduce_ex__",    "__repr__",     "__setattr__",
-    "__sizeof__",  "__str__",     "__subclasshook__", "__getitem__",   "__len__",      "__iter__",
+    "__class__",    "__delattr__",      "__dict__",    "__dir__",          "__doc__",
+    "__eq__",       "__format__",       "__ge__",      "__getattribute__", "__getstate__",
+    "__globals__",  "__gt__",           "__hash__",    "__init__",         "__init_subclass__",
+    "__le__",       "__lt__",           "__module__",  "__ne__",           "__new__",
+    "__reduce__",   "__reduce_ex__",    "__repr__",    "__setattr__",      "__sizeof__",
+    "__str__",      "__subclasshook__", "__getitem__", "__len__",          "__iter__",
     "__contains__",
 };
 
-const struct jinja_row *jinja_find_method(const struct jinja_value *obj, const char *name, uint32_t len)
+const struct jinja_row *jinja_find_method(const struct jinja_value *obj, const char *name,
+                                          uint32_t len)
 {
     enum method_type type = type_of(obj);
     size_t i;
@@ -205,8 +208,9 @@ static bool bind_args(struct jinja_rt *rt, const char *what, const struct jinja_
 
         at = positional ? -1 : param_index(sig, name);
         if (at < 0)
-            return jinja_fail(rt, JINJA_ERR_TYPE, "%s '%s' got an unexpected keyword argument '%.*s'",
-                              what, row->name, (int)name->len, name->u.s);
+            return jinja_fail(rt, JINJA_ERR_TYPE,
+                              "%s '%s' got an unexpected keyword argument '%.*s'", what, row->name,
+                              (int)name->len, name->u.s);
         if (arg[at].kind != JINJA_MISSING)
             return jinja_fail(rt, JINJA_ERR_TYPE, "%s '%s' got multiple values for argument '%.*s'",
                               what, row->name, (int)name->len, name->u.s);
@@ -226,7 +230,8 @@ bool jinja_call_row(struct jinja_rt *rt, const char *what, const struct jinja_ro
     struct jinja_value arg[JINJA_MAX_PARAMS], object = *self, result = jinja_none();
 
     if (!row->fn)
-        return jinja_fail(rt, JINJA_ERR_UNSUPPORTED, "the %s '%s' is not supported", what, row->name);
+        return jinja_fail(rt, JINJA_ERR_UNSUPPORTED, "the %s '%s' is not supported", what,
+                          row->name);
     if (!jinja_charge(rt, 0))
         return false;
     if (row->sig[0] == '*') {
@@ -239,8 +244,8 @@ bool jinja_call_row(struct jinja_rt *rt, const char *what, const struct jinja_ro
     return true;
 }
 
-bool jinja_call(struct jinja_rt *rt, const struct jinja_value *callee, const struct jinja_args *args,
-                struct jinja_value *out)
+bool jinja_call(struct jinja_rt *rt, const struct jinja_value *callee,
+                const struct jinja_args *args, struct jinja_value *out)
 {
     struct jinja_cycler *c;
 
@@ -248,7 +253,8 @@ bool jinja_call(struct jinja_rt *rt, const struct jinja_value *callee, const str
     case JINJA_MACRO:
         return jinja_macro_call(rt, callee->u.macro, args, out);
     case JINJA_METHOD:
-        return jinja_call_row(rt, "method", callee->u.method->row, &callee->u.method->self, args, out);
+        return jinja_call_row(rt, "method", callee->u.method->row, &callee->u.method->self, args,
+                              out);
     case JINJA_FUNC:
         return jinja_call_row(rt, "function", &globals[callee->id], callee, args, out);
     case JINJA_JOINER: /* nothing the first time, then the separator */
@@ -261,7 +267,8 @@ bool jinja_call(struct jinja_rt *rt, const struct jinja_value *callee, const str
         return jinja_fail(rt, JINJA_ERR_TYPE,
                           "The loop must have the 'recursive' marker to be called recursively.");
     default:
-        return jinja_fail(rt, JINJA_ERR_TYPE, "'%s' object is not callable", jinja_type_name(callee));
+        return jinja_fail(rt, JINJA_ERR_TYPE, "'%s' object is not callable",
+                          jinja_type_name(callee));
     }
 }
 
@@ -284,7 +291,8 @@ bool jinja_apply_filter(struct jinja_rt *rt, uint32_t row, const char *name, uin
     const struct jinja_row *r = find_row(filters, ROWS(filters), row, name, name_len);
 
     if (!r)
-        return jinja_fail(rt, JINJA_ERR_SYNTAX, "No filter named '%.*s' found.", (int)name_len, name);
+        return jinja_fail(rt, JINJA_ERR_SYNTAX, "No filter named '%.*s' found.", (int)name_len,
+                          name);
     return jinja_call_row(rt, "filter", r, v, args, out);
 }
 
@@ -302,7 +310,8 @@ bool jinja_apply_test(struct jinja_rt *rt, uint32_t row, const char *name, uint3
     return true;
 }
 
-bool jinja_arg_int(struct jinja_rt *rt, const struct jinja_value *arg, int64_t missing, int64_t *out)
+bool jinja_arg_int(struct jinja_rt *rt, const struct jinja_value *arg, int64_t missing,
+                   int64_t *out)
 {
     *out = missing;
     if (arg->kind == JINJA_MISSING || jinja_as_int(arg, out))
@@ -315,6 +324,6 @@ bool jinja_arg_int(struct jinja_rt *rt, const struct jinja_value *arg, int64_t m
 
 bool jinja_arg_str(struct jinja_rt *rt, const struct jinja_value *arg, const char *what)
 {
-    return arg->kind == JINJA_STR || jinja_fail(rt, JINJA_ERR_TYPE, "%s must be str, not %s", what,
-                                                jinja_type_name(arg));
+    return arg->kind == JINJA_STR ||
+           jinja_fail(rt, JINJA_ERR_TYPE, "%s must be str, not %s", what, jinja_type_name(arg));
 }

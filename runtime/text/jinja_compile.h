@@ -70,13 +70,13 @@ struct jinja_build {
     char *bytes;
     size_t byte_count, byte_cap;
     uint32_t *intern; /* open addressing, string number + 1 */
-    size_t intern_cap;
+    size_t intern_cap, probes;
     uint32_t root_body, root_scope;
 };
 
 /* Sets the error and returns false. */
-bool jinja_build_fail(struct jinja_build *b, enum jinja_status code, uint32_t line, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+bool jinja_build_fail(struct jinja_build *b, enum jinja_status code, uint32_t line, const char *fmt,
+                      ...) __attribute__((format(printf, 4, 5)));
 bool jinja_build_no_memory(struct jinja_build *b);
 /* Returns the number of an equal string, or adds it. */
 bool jinja_build_str(struct jinja_build *b, const char *text, size_t len, uint32_t *out);
@@ -123,7 +123,8 @@ bool jinja_words_push(struct jinja_parser *p, struct jinja_words *w, uint32_t wo
 /* Makes the list and frees the words, also on failure. */
 bool jinja_words_finish(struct jinja_parser *p, struct jinja_words *w, uint32_t *out);
 
-bool jinja_parser_fail(struct jinja_parser *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool jinja_parser_fail(struct jinja_parser *p, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 bool jinja_parser_enter(struct jinja_parser *p);
 bool jinja_parser_expect(struct jinja_parser *p, enum jinja_token_kind kind);
 bool jinja_parser_is_name(const struct jinja_parser *p, const char *name);

@@ -126,14 +126,16 @@ METHOD(dict_values)
 }
 
 /* Adds all pairs of a dict, or of an iterable of pairs. */
-static bool dict_update(struct jinja_rt *rt, struct jinja_dict *dict, const struct jinja_value *from)
+static bool dict_update(struct jinja_rt *rt, struct jinja_dict *dict,
+                        const struct jinja_value *from)
 {
     struct jinja_list *list, *pair;
     uint32_t i;
 
     if (from->kind == JINJA_DICT) {
         for (i = 0; i < from->u.dict->count; i++)
-            if (!jinja_dict_set(rt, dict, &from->u.dict->pairs[i].key, &from->u.dict->pairs[i].value))
+            if (!jinja_dict_set(rt, dict, &from->u.dict->pairs[i].key,
+                                &from->u.dict->pairs[i].value))
                 return false;
         return jinja_charge(rt, (size_t)i * 32);
     }
@@ -144,8 +146,8 @@ static bool dict_update(struct jinja_rt *rt, struct jinja_dict *dict, const stru
             return false;
         if (pair->count != 2)
             return jinja_fail(rt, JINJA_ERR_TYPE,
-                              "dictionary update sequence element #%u has length %u; 2 is required", i,
-                              pair->count);
+                              "dictionary update sequence element #%u has length %u; 2 is required",
+                              i, pair->count);
         if (!jinja_dict_set(rt, dict, &pair->items[0], &pair->items[1]))
             return false;
     }
@@ -158,7 +160,8 @@ static bool make_dict(struct jinja_rt *rt, const char *what, const struct jinja_
     uint32_t i;
 
     if (args->npos > 1)
-        return jinja_fail(rt, JINJA_ERR_TYPE, "%s expected at most 1 argument, got %u", what, args->npos);
+        return jinja_fail(rt, JINJA_ERR_TYPE, "%s expected at most 1 argument, got %u", what,
+                          args->npos);
     if (!jinja_dict_init(rt->arena, args->nkw, out))
         return jinja_fail_memory(rt);
     if (args->npos && !dict_update(rt, out->u.dict, &args->pos[0]))
@@ -307,8 +310,8 @@ METHOD(cycler_reset)
 GLOBAL(joiner)
 {
     JINJA_UNUSED;
-    return make_cycler(rt, JINJA_JOINER, arg[0].kind == JINJA_MISSING ? jinja_str_trusted(", ", 2) : arg[0],
-                       out);
+    return make_cycler(rt, JINJA_JOINER,
+                       arg[0].kind == JINJA_MISSING ? jinja_str_trusted(", ", 2) : arg[0], out);
 }
 
 GLOBAL(raise_exception)
@@ -321,8 +324,8 @@ GLOBAL(raise_exception)
     return jinja_fail(rt, JINJA_ERR_RAISED, "%.*s", (int)text.len, text.u.s);
 }
 
-/* One strftime directive at p ('%' already seen), its end returned; only single letters with at most
- * one flag reach the C library, whose widths could ask for any amount of memory. */
+/* One strftime directive at p ('%' already seen), its end returned; only single letters with at
+ * most one flag reach the C library, whose widths could ask for any amount of memory. */
 static const char *put_directive(struct jinja_sb *sb, const char *p, const char *end,
                                  const struct tm *tm)
 {

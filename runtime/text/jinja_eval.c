@@ -4,8 +4,8 @@
 
 #include "runtime/text/jinja_rt.h"
 
-static bool eval_name(struct jinja_rt *rt, struct jinja_frame *frame, const struct jinja_ast_node *n,
-                      struct jinja_value *out)
+static bool eval_name(struct jinja_rt *rt, struct jinja_frame *frame,
+                      const struct jinja_ast_node *n, struct jinja_value *out)
 {
     uint32_t hops, len;
     const char *name;
@@ -32,7 +32,8 @@ static bool eval_list(struct jinja_rt *rt, struct jinja_frame *frame, uint32_t l
         return false;
     out->kind = (uint8_t)kind;
     for (i = 0; i < n; i++)
-        if (!jinja_eval(rt, frame, jinja_list_at(rt, list, i), &v) || !jinja_push(rt, out->u.list, &v))
+        if (!jinja_eval(rt, frame, jinja_list_at(rt, list, i), &v) ||
+            !jinja_push(rt, out->u.list, &v))
             return false;
     return true;
 }
@@ -75,8 +76,8 @@ static bool eval_concat(struct jinja_rt *rt, struct jinja_frame *frame, uint32_t
 }
 
 /* a < b < c: every operand once, and none after the first comparison that fails. */
-static bool eval_compare(struct jinja_rt *rt, struct jinja_frame *frame, const struct jinja_ast_node *n,
-                         struct jinja_value *out)
+static bool eval_compare(struct jinja_rt *rt, struct jinja_frame *frame,
+                         const struct jinja_ast_node *n, struct jinja_value *out)
 {
     uint32_t count = jinja_list_len(rt, n->b), i;
     struct jinja_value left, right;
@@ -96,8 +97,8 @@ static bool eval_compare(struct jinja_rt *rt, struct jinja_frame *frame, const s
     return true;
 }
 
-static bool eval_slice(struct jinja_rt *rt, struct jinja_frame *frame, const struct jinja_ast_node *n,
-                       struct jinja_value *out)
+static bool eval_slice(struct jinja_rt *rt, struct jinja_frame *frame,
+                       const struct jinja_ast_node *n, struct jinja_value *out)
 {
     struct jinja_value obj, part[3] = {{0}, {0}, {0}};
     const uint32_t nodes[3] = {n->b, n->c, n->d};
@@ -192,8 +193,8 @@ bool jinja_eval_args(struct jinja_rt *rt, struct jinja_frame *frame, uint32_t re
     return true;
 }
 
-static bool eval_call(struct jinja_rt *rt, struct jinja_frame *frame, const struct jinja_ast_node *n,
-                      struct jinja_value *out)
+static bool eval_call(struct jinja_rt *rt, struct jinja_frame *frame,
+                      const struct jinja_ast_node *n, struct jinja_value *out)
 {
     struct jinja_value callee;
     struct jinja_args args;
@@ -235,8 +236,8 @@ bool jinja_eval_filter(struct jinja_rt *rt, struct jinja_frame *frame, uint32_t 
     return ok;
 }
 
-static bool eval_test(struct jinja_rt *rt, struct jinja_frame *frame, const struct jinja_ast_node *n,
-                      struct jinja_value *out)
+static bool eval_test(struct jinja_rt *rt, struct jinja_frame *frame,
+                      const struct jinja_ast_node *n, struct jinja_value *out)
 {
     struct jinja_value v;
     struct jinja_args args;
@@ -265,8 +266,8 @@ static bool eval_two(struct jinja_rt *rt, struct jinja_frame *frame, const struc
     return ok;
 }
 
-static bool eval_operator(struct jinja_rt *rt, struct jinja_frame *frame, const struct jinja_ast_node *n,
-                          struct jinja_value *out)
+static bool eval_operator(struct jinja_rt *rt, struct jinja_frame *frame,
+                          const struct jinja_ast_node *n, struct jinja_value *out)
 {
     struct jinja_value a, b;
 
@@ -297,8 +298,8 @@ static bool eval_operator(struct jinja_rt *rt, struct jinja_frame *frame, const 
     }
 }
 
-static bool eval_cond(struct jinja_rt *rt, struct jinja_frame *frame, const struct jinja_ast_node *n,
-                      struct jinja_value *out)
+static bool eval_cond(struct jinja_rt *rt, struct jinja_frame *frame,
+                      const struct jinja_ast_node *n, struct jinja_value *out)
 {
     struct jinja_value test;
 
@@ -313,8 +314,8 @@ static bool eval_cond(struct jinja_rt *rt, struct jinja_frame *frame, const stru
     return true;
 }
 
-static bool eval_getattr(struct jinja_rt *rt, struct jinja_frame *frame, const struct jinja_ast_node *n,
-                         struct jinja_value *out)
+static bool eval_getattr(struct jinja_rt *rt, struct jinja_frame *frame,
+                         const struct jinja_ast_node *n, struct jinja_value *out)
 {
     struct jinja_value obj, name;
     uint32_t len;
@@ -392,7 +393,8 @@ static bool eval_node(struct jinja_rt *rt, struct jinja_frame *frame, uint32_t n
     }
 }
 
-bool jinja_eval(struct jinja_rt *rt, struct jinja_frame *frame, uint32_t node, struct jinja_value *out)
+bool jinja_eval(struct jinja_rt *rt, struct jinja_frame *frame, uint32_t node,
+                struct jinja_value *out)
 {
     bool ok = jinja_enter(rt) && eval_node(rt, frame, node, out);
 

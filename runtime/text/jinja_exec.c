@@ -73,12 +73,13 @@ static bool unpack(struct jinja_rt *rt, struct jinja_frame *frame, const struct 
     struct jinja_list *list;
 
     if (!jinja_iterable(v))
-        return jinja_fail(rt, JINJA_ERR_TYPE, "cannot unpack non-iterable %s object", jinja_type_name(v));
+        return jinja_fail(rt, JINJA_ERR_TYPE, "cannot unpack non-iterable %s object",
+                          jinja_type_name(v));
     if (!jinja_items(rt, v, &list))
         return false;
     if (list->count < count)
-        return jinja_fail(rt, JINJA_ERR_TYPE, "not enough values to unpack (expected %u, got %u)", count,
-                          list->count);
+        return jinja_fail(rt, JINJA_ERR_TYPE, "not enough values to unpack (expected %u, got %u)",
+                          count, list->count);
     if (list->count > count)
         return jinja_fail(rt, JINJA_ERR_TYPE, "too many values to unpack (expected %u)", count);
     for (i = 0; i < count; i++)
@@ -87,8 +88,8 @@ static bool unpack(struct jinja_rt *rt, struct jinja_frame *frame, const struct 
     return true;
 }
 
-static bool assign_attr(struct jinja_rt *rt, struct jinja_frame *frame, const struct jinja_ast_node *n,
-                        const struct jinja_value *v)
+static bool assign_attr(struct jinja_rt *rt, struct jinja_frame *frame,
+                        const struct jinja_ast_node *n, const struct jinja_value *v)
 {
     struct jinja_value ns, key;
     uint32_t len;
@@ -250,7 +251,8 @@ struct macro_call {
     uint32_t argc;
 };
 
-static const struct jinja_value *take_keyword(const struct macro_call *c, const char *name, uint32_t len)
+static const struct jinja_value *take_keyword(const struct macro_call *c, const char *name,
+                                              uint32_t len)
 {
     uint32_t i;
 
@@ -305,9 +307,9 @@ static bool bind_special(struct jinja_rt *rt, const struct macro_call *c, struct
     } else {
         for (i = 0; i < c->args->nkw; i++)
             if (!c->used[i])
-                return jinja_fail(rt, JINJA_ERR_TYPE, "macro '%.*s' takes no keyword argument '%.*s'",
-                                  (int)c->name_len, c->name, (int)c->args->kw[i].key.len,
-                                  c->args->kw[i].key.u.s);
+                return jinja_fail(rt, JINJA_ERR_TYPE,
+                                  "macro '%.*s' takes no keyword argument '%.*s'", (int)c->name_len,
+                                  c->name, (int)c->args->kw[i].key.len, c->args->kw[i].key.u.s);
     }
     if (c->rec[6]) {
         if (!jinja_make_list(rt, 0, &rest))
@@ -325,7 +327,8 @@ static bool bind_special(struct jinja_rt *rt, const struct macro_call *c, struct
 }
 
 /* Defaults are evaluated inside the macro, in order, so they see the parameters before them. */
-static bool fill_defaults(struct jinja_rt *rt, const struct macro_call *c, struct jinja_frame *frame)
+static bool fill_defaults(struct jinja_rt *rt, const struct macro_call *c,
+                          struct jinja_frame *frame)
 {
     uint32_t defaults = jinja_list_len(rt, c->rec[1]), i;
     const struct jinja_ast_node *param;
@@ -356,11 +359,12 @@ static bool fill_defaults(struct jinja_rt *rt, const struct macro_call *c, struc
     return true;
 }
 
-static bool run_macro(struct jinja_rt *rt, const struct jinja_macro *macro, const struct jinja_args *args,
-                      struct jinja_value *out)
+static bool run_macro(struct jinja_rt *rt, const struct jinja_macro *macro,
+                      const struct jinja_args *args, struct jinja_value *out)
 {
     const struct jinja_ast_node *n = jinja_node(rt, macro->node);
-    struct macro_call c = {.args = args, .name = "None", .name_len = 4, .rec = rt->t->lists + n->c + 1};
+    struct macro_call c = {
+        .args = args, .name = "None", .name_len = 4, .rec = rt->t->lists + n->c + 1};
     struct jinja_frame *frame;
     size_t mark;
     bool found_caller;
@@ -390,8 +394,8 @@ static bool run_macro(struct jinja_rt *rt, const struct jinja_macro *macro, cons
     }
 }
 
-bool jinja_macro_call(struct jinja_rt *rt, const struct jinja_macro *macro, const struct jinja_args *args,
-                      struct jinja_value *out)
+bool jinja_macro_call(struct jinja_rt *rt, const struct jinja_macro *macro,
+                      const struct jinja_args *args, struct jinja_value *out)
 {
     bool ok = jinja_enter(rt) && run_macro(rt, macro, args, out);
 
@@ -499,8 +503,8 @@ static bool loop_next(struct jinja_rt *rt, struct jinja_loop *loop)
     return true;
 }
 
-static bool loop_open(struct jinja_rt *rt, struct jinja_frame *frame, const struct jinja_ast_node *n,
-                      const uint32_t *rec, struct jinja_loop **out)
+static bool loop_open(struct jinja_rt *rt, struct jinja_frame *frame,
+                      const struct jinja_ast_node *n, const uint32_t *rec, struct jinja_loop **out)
 {
     struct jinja_loop *loop = jinja_alloc(rt, sizeof(*loop));
     struct jinja_value iter;
@@ -624,7 +628,8 @@ static enum jinja_exec exec_node(struct jinja_rt *rt, struct jinja_frame *frame,
     case JN_CONTINUE:
         return JINJA_EXEC_CONTINUE;
     default:
-        return done(jinja_fail(rt, JINJA_ERR_BLOB, "compiled template is damaged: not a statement"));
+        return done(
+            jinja_fail(rt, JINJA_ERR_BLOB, "compiled template is damaged: not a statement"));
     }
 }
 

@@ -39,7 +39,8 @@ static bool path_part(struct jinja_rt *rt, const struct jinja_value *path, size_
 }
 
 static bool follow_path(struct jinja_rt *rt, const struct jinja_value *item,
-                        const struct jinja_value *path, size_t from, size_t end, struct jinja_value *out)
+                        const struct jinja_value *path, size_t from, size_t end,
+                        struct jinja_value *out)
 {
     const char *dot;
     struct jinja_value part;
@@ -70,7 +71,8 @@ static bool get_attr(struct jinja_rt *rt, const struct jinja_value *item,
 }
 
 static bool get_key(struct jinja_rt *rt, const struct jinja_value *item,
-                    const struct jinja_value *attribute, bool case_sensitive, struct jinja_value *out)
+                    const struct jinja_value *attribute, bool case_sensitive,
+                    struct jinja_value *out)
 {
     return get_attr(rt, item, attribute, out) && (case_sensitive || ignore_case(rt, out, out));
 }
@@ -138,13 +140,15 @@ FILTER(first)
     if (self->kind == JINJA_GEN) { /* takes one item and leaves the rest */
         struct jinja_gen *gen = self->u.gen;
 
-        *out = gen->pos < gen->list->count ? gen->list->items[gen->pos++]
-                                           : jinja_undefined_hint("No first item, sequence was empty.");
+        *out = gen->pos < gen->list->count
+                   ? gen->list->items[gen->pos++]
+                   : jinja_undefined_hint("No first item, sequence was empty.");
         return true;
     }
     if (!jinja_items(rt, self, &list))
         return false;
-    *out = list->count ? list->items[0] : jinja_undefined_hint("No first item, sequence was empty.");
+    *out =
+        list->count ? list->items[0] : jinja_undefined_hint("No first item, sequence was empty.");
     return true;
 }
 
@@ -153,8 +157,9 @@ FILTER(last)
     struct jinja_list *list;
 
     JINJA_UNUSED;
-    if (self->kind == JINJA_GEN || self->kind == JINJA_UNDEFINED)
-        return jinja_fail(rt, JINJA_ERR_TYPE, "'%s' object is not reversible", jinja_type_name(self));
+    if (self->kind == JINJA_GEN)
+        return jinja_fail(rt, JINJA_ERR_TYPE, "'%s' object is not reversible",
+                          jinja_type_name(self));
     if (!jinja_items(rt, self, &list))
         return false;
     *out = list->count ? list->items[list->count - 1]
@@ -182,8 +187,7 @@ FILTER(reverse)
         list->items[list->count - 1 - i] = t;
     }
     /* What has no reversed() becomes a list in jinja2, the rest an iterator. */
-    return self->kind == JINJA_GEN || self->kind == JINJA_UNDEFINED ||
-           jinja_make_gen(rt, list, "reversed", out);
+    return self->kind == JINJA_GEN || jinja_make_gen(rt, list, "reversed", out);
 }
 
 FILTER(attr)
@@ -255,7 +259,8 @@ FILTER(dictsort)
     JINJA_UNUSED;
     if (arg[1].kind != JINJA_MISSING && !jinja_str_is(&arg[1], "key")) {
         if (!jinja_str_is(&arg[1], "value"))
-            return jinja_fail(rt, JINJA_ERR_TYPE, "You can only sort by either \"key\" or \"value\"");
+            return jinja_fail(rt, JINJA_ERR_TYPE,
+                              "You can only sort by either \"key\" or \"value\"");
         by = 1;
     }
     if (self->kind == JINJA_UNDEFINED)
@@ -279,24 +284,26 @@ FILTER(dictsort)
     return jinja_sort(rt, out->u.list->items, keys, out->u.list->count, reverse);
 }
 
-/* The sort key: by several attributes ("a,b") jinja2 compares lists of them; with one, a list of one,
- * which orders the same. */
+/* The sort key is a list in jinja2, of one or of several attributes ("a,b"), and lists look for the
+ * first difference: equal values need no order, so a list of None sorts and one of None and 1
+ * fails. */
 static bool sort_key(struct jinja_rt *rt, const struct jinja_value *item,
                      const struct jinja_value *attribute, bool sensitive, struct jinja_value *out)
 {
+    bool path = attribute->kind == JINJA_STR;
     const char *comma;
     struct jinja_value key;
     size_t from = 0, to;
 
-    if (attribute->kind != JINJA_STR || !memchr(attribute->u.s, ',', attribute->len))
-        return get_key(rt, item, attribute, sensitive, out);
-    if (!jinja_make_list(rt, 2, out))
+    if (!jinja_make_list(rt, 1, out))
         return false;
     for (;; from = to + 1) {
-        comma = memchr(attribute->u.s + from, ',', attribute->len - from);
+        comma = path ? memchr(attribute->u.s + from, ',', attribute->len - from) : NULL;
         to = comma ? (size_t)(comma - attribute->u.s) : attribute->len;
-        if (!follow_path(rt, item, attribute, from, to, &key) ||
-            (!sensitive && !ignore_case(rt, &key, &key)) || !jinja_push(rt, out->u.list, &key))
+        if (!(path ? follow_path(rt, item, attribute, from, to, &key)
+                   : get_attr(rt, item, attribute, &key)))
+            return false;
+        if ((!sensitive && !ignore_case(rt, &key, &key)) || !jinja_push(rt, out->u.list, &key))
             return false;
         if (!comma)
             return true;
@@ -320,8 +327,8 @@ FILTER(sort)
     return jinja_sort(rt, out->u.list->items, keys, out->u.list->count, jinja_truthy(&arg[0]));
 }
 
-static bool extreme(struct jinja_rt *rt, const struct jinja_value *self, const struct jinja_value *arg,
-                    enum jinja_cmp better, struct jinja_value *out)
+static bool extreme(struct jinja_rt *rt, const struct jinja_value *self,
+                    const struct jinja_value *arg, enum jinja_cmp better, struct jinja_value *out)
 {
     struct jinja_list *list;
     struct jinja_value key, best;
@@ -378,7 +385,8 @@ FILTER(unique)
             return false;
         if (hashable && jinja_dict_find(seen.u.dict, &key))
             continue;
-        if (!jinja_dict_set(rt, seen.u.dict, &key, &key) || !jinja_push(rt, out->u.list, &list->items[i]))
+        if (!jinja_dict_set(rt, seen.u.dict, &key, &key) ||
+            !jinja_push(rt, out->u.list, &list->items[i]))
             return false;
     }
     return jinja_make_gen(rt, out->u.list, "generator", out);
@@ -400,7 +408,8 @@ FILTER(groupby)
     for (i = 0; i < n; i++) {
         if (!get_attr(rt, &sorted.u.list->items[i], &arg[0], &keys[i]))
             return false;
-        if (keys[i].kind == JINJA_UNDEFINED && arg[1].kind != JINJA_MISSING && arg[1].kind != JINJA_NONE)
+        if (keys[i].kind == JINJA_UNDEFINED && arg[1].kind != JINJA_MISSING &&
+            arg[1].kind != JINJA_NONE)
             keys[i] = arg[1];
         if (!sensitive && !ignore_case(rt, &keys[i], &keys[i]))
             return false;
@@ -415,7 +424,8 @@ FILTER(groupby)
             /* The key shown is the first item's own, not its lower case form. */
             if (!get_attr(rt, &sorted.u.list->items[i], &arg[0], &key))
                 return false;
-            if (key.kind == JINJA_UNDEFINED && arg[1].kind != JINJA_MISSING && arg[1].kind != JINJA_NONE)
+            if (key.kind == JINJA_UNDEFINED && arg[1].kind != JINJA_MISSING &&
+                arg[1].kind != JINJA_NONE)
                 key = arg[1];
             if (!jinja_make_list(rt, 0, &group) || !jinja_make_tuple2(rt, &key, &group, &none))
                 return false;
@@ -537,7 +547,8 @@ FILTER(map)
             if (ok && v.kind == JINJA_UNDEFINED && fallback && fallback->kind != JINJA_NONE)
                 v = *fallback;
         } else {
-            ok = jinja_apply_filter(rt, JINJA_NO_ROW, name->u.s, name->len, &list->items[i], &rest, &v);
+            ok = jinja_apply_filter(rt, JINJA_NO_ROW, name->u.s, name->len, &list->items[i], &rest,
+                                    &v);
         }
         if (!ok || !jinja_push(rt, out->u.list, &v))
             return false;
@@ -546,8 +557,9 @@ FILTER(map)
 }
 
 /* by_attr: the first argument is an attribute; then the name of a test and its arguments. */
-static bool select_items(struct jinja_rt *rt, const struct jinja_value *self, const struct jinja_args *args,
-                         bool by_attr, bool wanted, struct jinja_value *out)
+static bool select_items(struct jinja_rt *rt, const struct jinja_value *self,
+                         const struct jinja_args *args, bool by_attr, bool wanted,
+                         struct jinja_value *out)
 {
     struct jinja_value none = {.kind = JINJA_MISSING}, v;
     struct jinja_args rest = *args;

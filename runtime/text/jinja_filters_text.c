@@ -169,8 +169,8 @@ FILTER(indent)
             return false;
         spaces = width > 0 ? (size_t)width : 0;
     }
-#define PUT_INDENT()                                                              \
-    (arg[0].kind == JINJA_STR ? jinja_sb_put(&sb, arg[0].u.s, arg[0].len)         \
+#define PUT_INDENT()                                                      \
+    (arg[0].kind == JINJA_STR ? jinja_sb_put(&sb, arg[0].u.s, arg[0].len) \
                               : jinja_sb_pad(&sb, " ", 1, spaces))
     /* jinja2 adds a newline first, so a trailing line end gives one more, empty line. */
     if (!jinja_make_list(rt, 0, &lines) || !jinja_splitlines(rt, &text, false, lines.u.list))
@@ -209,17 +209,14 @@ FILTER(indent)
 FILTER(truncate)
 {
     struct jinja_sb sb = {.rt = rt};
-    struct jinja_value end = jinja_str_trusted("...", 3), s = *self, head, none = {.kind = JINJA_MISSING};
+    struct jinja_value end = jinja_str_trusted("...", 3), s = *self, head,
+                       none = {.kind = JINJA_MISSING};
     struct jinja_value stop;
     int64_t length, leeway = 5, n, end_len;
     const char *space;
 
     JINJA_UNUSED;
-    if (self->kind == JINJA_UNDEFINED) { /* its length is 0 */
-        *out = *self;
-        return true;
-    }
-    if (!jinja_arg_str(rt, self, "truncate value") || !jinja_arg_int(rt, &arg[0], 255, &length) ||
+    if (!jinja_arg_int(rt, &arg[0], 255, &length) ||
         (given(&arg[3]) && !jinja_arg_int(rt, &arg[3], 5, &leeway)))
         return false;
     if (arg[2].kind != JINJA_MISSING) {
@@ -230,14 +227,16 @@ FILTER(truncate)
     if (!jinja_length(rt, &s, &n) || !jinja_length(rt, &end, &end_len))
         return false;
     if (length < end_len)
-        return jinja_fail(rt, JINJA_ERR_TYPE, "expected length >= %lld, got %lld", (long long)end_len,
-                          (long long)length);
+        return jinja_fail(rt, JINJA_ERR_TYPE, "expected length >= %lld, got %lld",
+                          (long long)end_len, (long long)length);
     if (leeway < 0)
         return jinja_fail(rt, JINJA_ERR_TYPE, "expected leeway >= 0, got %lld", (long long)leeway);
     if (n <= length || n - length <= leeway) {
-        *out = s;
+        *out = s; /* whatever has a length */
         return true;
     }
+    if (!jinja_arg_str(rt, self, "truncate value"))
+        return false;
     stop = jinja_int(length - end_len);
     if (!jinja_slice(rt, &s, &none, &stop, &none, &head))
         return false;
@@ -259,7 +258,7 @@ FILTER(wordcount)
     int64_t n = 0;
 
     JINJA_UNUSED;
-    if (!jinja_to_str(rt, self, &s) || !jinja_charge(rt, s.len))
+    if (!jinja_to_str(rt, self, &s) || !jinja_charge(rt, (size_t)s.len * JINJA_COST_CHAR))
         return false;
     while (at < s.len) {
         at += jinja_utf8_decode(s.u.s + at, &cp);
@@ -287,7 +286,8 @@ static bool put_quoted(struct jinja_sb *sb, const struct jinja_value *v, bool qu
         else if (c == ' ' && query)
             ok = jinja_sb_putc(sb, '+');
         else
-            ok = jinja_sb_putc(sb, '%') && jinja_sb_putc(sb, hex[c >> 4]) && jinja_sb_putc(sb, hex[c & 15]);
+            ok = jinja_sb_putc(sb, '%') && jinja_sb_putc(sb, hex[c >> 4]) &&
+                 jinja_sb_putc(sb, hex[c & 15]);
     }
     return ok;
 }
@@ -383,7 +383,8 @@ FILTER(tojson)
     if (given(&arg[2])) {
         if (!jinja_items(rt, &arg[2], &seps))
             return false;
-        if (seps->count != 2 || seps->items[0].kind != JINJA_STR || seps->items[1].kind != JINJA_STR)
+        if (seps->count != 2 || seps->items[0].kind != JINJA_STR ||
+            seps->items[1].kind != JINJA_STR)
             return jinja_fail(rt, JINJA_ERR_TYPE, "separators must be two strings");
         style.item_sep = seps->items[0];
         style.key_sep = seps->items[1];
@@ -396,6 +397,11 @@ FILTER(tojson)
 
 /* ---- numbers ------------------------------------------------------------------------------- */
 
+static bool too_large(struct jinja_rt *rt)
+{
+    return jinja_fail(rt, JINJA_ERR_UNSUPPORTED, "integer does not fit 64 bits");
+}
+
 FILTER(abs)
 {
     int64_t n;
@@ -407,15 +413,13 @@ FILTER(abs)
     }
     if (self->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(rt, self);
+    if (self->kind == JINJA_BIGINT)
+        return too_large(rt);
     if (!jinja_as_int(self, &n))
-        return jinja_fail(rt, JINJA_ERR_TYPE, "bad operand type for abs(): '%s'", jinja_type_name(self));
+        return jinja_fail(rt, JINJA_ERR_TYPE, "bad operand type for abs(): '%s'",
+                          jinja_type_name(self));
     *out = jinja_int(n);
     return n >= 0 || jinja_negate(rt, out, false, out);
-}
-
-static bool too_large(struct jinja_rt *rt)
-{
-    return jinja_fail(rt, JINJA_ERR_UNSUPPORTED, "integer does not fit 64 bits");
 }
 
 static bool int_of_double(struct jinja_rt *rt, double f, const struct jinja_value *fallback,
@@ -497,6 +501,12 @@ FILTER(round)
     }
     if (self->kind == JINJA_UNDEFINED)
         return jinja_fail_undefined(rt, self);
+    if (self->kind == JINJA_BIGINT && method[0] == 'c' && method[1] == 'o') {
+        *out = *self;
+        return true;
+    }
+    if (self->kind == JINJA_BIGINT)
+        return too_large(rt);
     if (!jinja_is_number(self))
         return jinja_fail(rt, JINJA_ERR_TYPE, "type %s doesn't define __round__ method",
                           jinja_type_name(self));
@@ -513,8 +523,8 @@ FILTER(round)
         *out = jinja_float((method[0] == 'c' ? ceil(f) : floor(f)) / scale);
         return true;
     }
-    /* printf rounds the exact binary value half to even, as Python does; strtod reads it back in the
-     * same locale. */
+    /* printf rounds the exact binary value half to even, as Python does; strtod reads it back in
+     * the same locale. */
     if (!isfinite(f) || snprintf(buf, sizeof(buf), "%.*f", (int)precision, f) >= (int)sizeof(buf)) {
         *out = jinja_float(f);
         return true;

@@ -28,8 +28,8 @@ struct layout {
     char type;         /* 0: default */
 };
 
-static bool put_laid_out(struct jinja_sb *sb, const struct layout *f, const char *head, size_t head_len,
-                         const char *body, size_t body_len, char default_align)
+static bool put_laid_out(struct jinja_sb *sb, const struct layout *f, const char *head,
+                         size_t head_len, const char *body, size_t body_len, char default_align)
 {
     char align = f->align ? f->align : default_align;
     size_t len = jinja_utf8_count(head, head_len) + jinja_utf8_count(body, body_len);
@@ -82,7 +82,10 @@ static bool put_int(struct jinja_sb *sb, const struct layout *f, int64_t n, bool
 {
     char head[8], digits[96];
     uint64_t u = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
-    unsigned base = f->type == 'x' || f->type == 'X' ? 16 : f->type == 'o' ? 8 : f->type == 'b' ? 2 : 10;
+    unsigned base = f->type == 'x' || f->type == 'X' ? 16
+                    : f->type == 'o'                 ? 8
+                    : f->type == 'b'                 ? 2
+                                                     : 10;
     size_t head_len = put_sign(head, n < 0, f->sign), len;
     struct jinja_sb body = {.rt = sb->rt};
     struct jinja_value text;
@@ -102,14 +105,16 @@ static bool put_int(struct jinja_sb *sb, const struct layout *f, int64_t n, bool
 }
 
 /* The text of |d| by an e, f, g or % conversion as Python writes it. */
-static bool float_text(struct jinja_rt *rt, const struct layout *f, double d, char out[NUMBER_BYTES],
-                       size_t *out_len)
+static bool float_text(struct jinja_rt *rt, const struct layout *f, double d,
+                       char out[NUMBER_BYTES], size_t *out_len)
 {
     char format[16], type = f->type, *w;
     int64_t precision = f->precision;
     int n;
 
     d = fabs(d);
+    if (!jinja_charge(rt, JINJA_COST_FLOAT))
+        return false;
     if (isnan(d) || isinf(d)) {
         n = snprintf(out, NUMBER_BYTES, "%s%s",
                      isnan(d) ? (type >= 'A' && type <= 'Z' ? "NAN" : "nan")
@@ -129,12 +134,15 @@ static bool float_text(struct jinja_rt *rt, const struct layout *f, double d, ch
     if (type == '%')
         d *= 100;
     snprintf(format, sizeof(format), "%%%s.*%c", f->alternate ? "#" : "",
-             type == '%' ? 'f' : type == 0 || type == 'n' ? 'g' : type);
+             type == '%'                ? 'f'
+             : type == 0 || type == 'n' ? 'g'
+                                        : type);
     n = snprintf(out, NUMBER_BYTES - 4, format, (int)precision, d);
     if (n < 0 || n >= NUMBER_BYTES - 4)
         return jinja_fail(rt, JINJA_ERR_LIMIT, "formatted number too long");
     *out_len = (size_t)n;
-    /* The locale's decimal sign, if any other, is the one thing that is neither digit nor letter. */
+    /* The locale's decimal sign, if any other, is the one thing that is neither digit nor letter.
+     */
     for (w = out; *w; w++)
         if (!((*w >= '0' && *w <= '9') || *w == '+' || *w == '-' || (*w | 32) == 'e'))
             *w = '.';
@@ -150,7 +158,8 @@ static bool float_text(struct jinja_rt *rt, const struct layout *f, double d, ch
 static bool put_float(struct jinja_sb *sb, const struct layout *f, double d)
 {
     char head[2], text[NUMBER_BYTES], grouped[NUMBER_BYTES + NUMBER_BYTES / 3];
-    size_t head_len = put_sign(head, signbit(d) != 0 && !isnan(d), f->sign), len = 0, whole, i, n = 0;
+    size_t head_len = put_sign(head, signbit(d) != 0 && !isnan(d), f->sign), len = 0, whole, i,
+           n = 0;
 
     if (!float_text(sb->rt, f, d, text, &len))
         return false;
@@ -203,12 +212,14 @@ static bool keyed_value(struct percent *c, struct jinja_value *out)
         depth += *c->p == '(' ? 1 : *c->p == ')' ? -1 : 0;
     if (depth)
         return jinja_fail(c->sb.rt, JINJA_ERR_TYPE, "incomplete format key");
+    if (c->values->kind == JINJA_UNDEFINED)
+        return jinja_fail_undefined(c->sb.rt, c->values);
     if (c->values->kind != JINJA_DICT)
         return jinja_fail(c->sb.rt, JINJA_ERR_TYPE, "format requires a mapping");
     v = jinja_dict_find_str(c->values->u.dict, start, (size_t)(c->p - 1 - start));
     if (!v)
-        return jinja_fail(c->sb.rt, JINJA_ERR_TYPE, "key '%.*s' is missing", (int)(c->p - 1 - start),
-                          start);
+        return jinja_fail(c->sb.rt, JINJA_ERR_TYPE, "key '%.*s' is missing",
+                          (int)(c->p - 1 - start), start);
     c->keyed = true;
     *out = *v;
     return true;
@@ -298,7 +309,8 @@ static bool percent_convert(struct percent *c, struct layout *f, const struct ji
     case 'g':
     case 'G':
         if (!jinja_is_number(v))
-            return jinja_fail(rt, JINJA_ERR_TYPE, "must be real number, not %s", jinja_type_name(v));
+            return jinja_fail(rt, JINJA_ERR_TYPE, "must be real number, not %s",
+                              jinja_type_name(v));
         if (f->zero && f->align != '<') {
             f->fill = "0";
             f->align = '=';
@@ -357,17 +369,23 @@ static bool percent_spec(struct percent *c)
     return percent_convert(c, &f, &v);
 }
 
+/* A single value that Python takes for a mapping may be left over. */
+static bool has_items(const struct jinja_value *v)
+{
+    return v->kind == JINJA_DICT || v->kind == JINJA_LIST || v->kind == JINJA_RANGE ||
+           v->kind == JINJA_UNDEFINED;
+}
+
 bool jinja_format_percent(struct jinja_rt *rt, const struct jinja_value *text,
                           const struct jinja_value *values, struct jinja_value *out)
 {
     const struct jinja_value v = *values;
-    struct percent c = {.sb = {.rt = rt}, .p = text->u.s, .end = text->u.s + text->len, .values = &v};
+    struct percent c = {
+        .sb = {.rt = rt}, .p = text->u.s, .end = text->u.s + text->len, .values = &v};
     const char *mark;
 
     if (text->flags & JINJA_F_MARKUP)
         return jinja_fail(rt, JINJA_ERR_UNSUPPORTED, "%% on markup text is not supported");
-    if (values->kind == JINJA_UNDEFINED)
-        return jinja_fail_undefined(rt, values);
     while (c.p < c.end) {
         mark = memchr(c.p, '%', (size_t)(c.end - c.p));
         if (!jinja_sb_put(&c.sb, c.p, (size_t)((mark ? mark : c.end) - c.p)))
@@ -379,8 +397,9 @@ bool jinja_format_percent(struct jinja_rt *rt, const struct jinja_value *text,
             return false;
     }
     if ((v.kind == JINJA_TUPLE && c.next < v.u.list->count && !c.keyed) ||
-        (v.kind != JINJA_TUPLE && v.kind != JINJA_DICT && v.kind != JINJA_LIST && !c.next))
-        return jinja_fail(rt, JINJA_ERR_TYPE, "not all arguments converted during string formatting");
+        (v.kind != JINJA_TUPLE && !has_items(&v) && !c.next))
+        return jinja_fail(rt, JINJA_ERR_TYPE,
+                          "not all arguments converted during string formatting");
     *out = jinja_sb_finish(&c.sb, 0);
     return true;
 }
@@ -499,11 +518,12 @@ static bool put_formatted(struct jinja_sb *sb, const struct jinja_value *v, cons
         return put_string(sb, &f, v);
     }
     if (!jinja_is_number(v))
-        return jinja_fail(sb->rt, JINJA_ERR_TYPE, "unsupported format string passed to %s.__format__",
-                          jinja_type_name(v));
+        return jinja_fail(sb->rt, JINJA_ERR_TYPE,
+                          "unsupported format string passed to %s.__format__", jinja_type_name(v));
     if (jinja_as_int(v, &n) && (f.type == 0 || strchr("bcdoxXn", f.type))) {
         if (f.precision >= 0)
-            return jinja_fail(sb->rt, JINJA_ERR_TYPE, "Precision not allowed in integer format specifier");
+            return jinja_fail(sb->rt, JINJA_ERR_TYPE,
+                              "Precision not allowed in integer format specifier");
         if (f.type != 'c')
             return put_int(sb, &f, n, false);
         if (n < 0 || n > 0x10ffff || (n >= 0xd800 && n <= 0xdfff))
@@ -544,11 +564,13 @@ static bool field_start(struct braces *b, const char *p, const char *end, struct
         return jinja_fail(rt, JINJA_ERR_TYPE, "format has no argument '%.*s'", (int)(end - p), p);
     }
     if (b->manual && b->automatic)
-        return jinja_fail(rt, JINJA_ERR_TYPE,
-                          "cannot switch between manual field specification and automatic field numbering");
+        return jinja_fail(
+            rt, JINJA_ERR_TYPE,
+            "cannot switch between manual field specification and automatic field numbering");
     if (n >= b->args->npos)
         return jinja_fail(rt, JINJA_ERR_TYPE,
-                          "Replacement index %lld out of range for positional args tuple", (long long)n);
+                          "Replacement index %lld out of range for positional args tuple",
+                          (long long)n);
     *out = b->args->pos[n];
     return true;
 }

@@ -36,8 +36,8 @@ static bool emit(struct lexer *lx, enum jinja_token_kind kind, const char *at)
     return jinja_build_token(lx->b, (struct jinja_token){.kind = kind, .line = line_of(lx, at)});
 }
 
-static bool emit_text(struct lexer *lx, enum jinja_token_kind kind, const char *at, const char *text,
-                      size_t len)
+static bool emit_text(struct lexer *lx, enum jinja_token_kind kind, const char *at,
+                      const char *text, size_t len)
 {
     struct jinja_token t = {.kind = kind, .line = line_of(lx, at)};
 
@@ -86,8 +86,8 @@ static bool starts(const struct lexer *lx, const char *p, const char *what)
 }
 
 /* Applies lstrip_blocks or an explicit sign to the text before a tag; returns its new end. */
-static const char *strip_before(const struct lexer *lx, const char *text, const char *tag, char sign,
-                                bool is_variable)
+static const char *strip_before(const struct lexer *lx, const char *text, const char *tag,
+                                char sign, bool is_variable)
 {
     const char *line;
 
@@ -102,7 +102,8 @@ static const char *strip_before(const struct lexer *lx, const char *text, const 
     return tag;
 }
 
-/* `raw` directly after a block start (and its sign): returns the position after the tag, or NULL. */
+/* `raw` directly after a block start (and its sign): returns the position after the tag, or NULL.
+ */
 static const char *match_raw(const struct lexer *lx, const char *p, const char *word, bool may_trim)
 {
     if (p < lx->end && (*p == '-' || *p == '+'))
@@ -175,7 +176,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* (\d+_)*\d+ : digits with single underscores between; returns the end, or p when there are none. */
+/* (\d+_)*\d+ : digits with single underscores between; returns the end, or p when there are none.
+ */
 static const char *scan_digits(const struct lexer *lx, const char *p)
 {
     if (p >= lx->end || !is_digit(*p))
@@ -416,12 +418,12 @@ static const struct {
     uint8_t kind;
 } operators[] = {
     /* two characters first */
-    {"//", TOK_FLOORDIV}, {"**", TOK_POW},      {"==", TOK_EQ},      {"!=", TOK_NE},
-    {">=", TOK_GE},       {"<=", TOK_LE},       {"+", TOK_ADD},      {"-", TOK_SUB},
-    {"/", TOK_DIV},       {"*", TOK_MUL},       {"%", TOK_MOD},      {"~", TOK_TILDE},
-    {"[", TOK_LBRACKET},  {"]", TOK_RBRACKET},  {"(", TOK_LPAREN},   {")", TOK_RPAREN},
-    {"{", TOK_LBRACE},    {"}", TOK_RBRACE},    {">", TOK_GT},       {"<", TOK_LT},
-    {"=", TOK_ASSIGN},    {".", TOK_DOT},       {":", TOK_COLON},    {"|", TOK_PIPE},
+    {"//", TOK_FLOORDIV}, {"**", TOK_POW},      {"==", TOK_EQ},    {"!=", TOK_NE},
+    {">=", TOK_GE},       {"<=", TOK_LE},       {"+", TOK_ADD},    {"-", TOK_SUB},
+    {"/", TOK_DIV},       {"*", TOK_MUL},       {"%", TOK_MOD},    {"~", TOK_TILDE},
+    {"[", TOK_LBRACKET},  {"]", TOK_RBRACKET},  {"(", TOK_LPAREN}, {")", TOK_RPAREN},
+    {"{", TOK_LBRACE},    {"}", TOK_RBRACE},    {">", TOK_GT},     {"<", TOK_LT},
+    {"=", TOK_ASSIGN},    {".", TOK_DOT},       {":", TOK_COLON},  {"|", TOK_PIPE},
     {",", TOK_COMMA},     {";", TOK_SEMICOLON},
 };
 
@@ -442,7 +444,8 @@ static bool lex_operator(struct lexer *lx, struct brackets *br)
         if (starts(lx, lx->p, operators[i].text))
             break;
     if (i == sizeof(operators) / sizeof(operators[0]))
-        return jinja_build_fail(lx->b, JINJA_ERR_SYNTAX, line_of(lx, lx->p), "unexpected char '%.*s'",
+        return jinja_build_fail(lx->b, JINJA_ERR_SYNTAX, line_of(lx, lx->p),
+                                "unexpected char '%.*s'",
                                 (int)jinja_utf8_decode(lx->p, &(uint32_t){0}), lx->p);
     if (c == '(' || c == '[' || c == '{') {
         if (br->count == MAX_BRACKETS)
@@ -452,7 +455,8 @@ static bool lex_operator(struct lexer *lx, struct brackets *br)
         char want = c == ')' ? '(' : c == ']' ? '[' : '{';
 
         if (!br->count || br->open[--br->count] != want)
-            return jinja_build_fail(lx->b, JINJA_ERR_SYNTAX, line_of(lx, lx->p), "unexpected '%c'", c);
+            return jinja_build_fail(lx->b, JINJA_ERR_SYNTAX, line_of(lx, lx->p), "unexpected '%c'",
+                                    c);
     }
     if (!emit(lx, operators[i].kind, lx->p))
         return false;
@@ -513,8 +517,9 @@ static bool lex_tag(struct lexer *lx, bool is_variable)
         if (!ok)
             return false;
     }
-    return fail(lx, lx->p, is_variable ? "unexpected end of template, expected '}}'"
-                                       : "unexpected end of template, expected '%}'");
+    return fail(lx, lx->p,
+                is_variable ? "unexpected end of template, expected '}}'"
+                            : "unexpected end of template, expected '%}'");
 }
 
 static bool lex_root(struct lexer *lx)

@@ -29,6 +29,12 @@ METHOD(capitalize)
     return jinja_capitalize(rt, self, out);
 }
 
+METHOD(casefold)
+{
+    JINJA_UNUSED;
+    return jinja_casefold(rt, self, out);
+}
+
 METHOD(title)
 {
     JINJA_UNUSED;
@@ -53,7 +59,7 @@ static bool all_class(struct jinja_rt *rt, const struct jinja_value *v, enum jin
         all = jinja_is_class(cp, cls);
     }
     *out = jinja_bool(all);
-    return jinja_charge(rt, v->len);
+    return jinja_charge(rt, (size_t)v->len * JINJA_COST_CHAR);
 }
 
 #define CLASS_METHOD(name, cls)               \
@@ -80,14 +86,14 @@ METHOD(isupper)
 {
     JINJA_UNUSED;
     *out = jinja_bool(jinja_is_all_case(self, true));
-    return jinja_charge(rt, self->len);
+    return jinja_charge(rt, (size_t)self->len * JINJA_COST_CHAR);
 }
 
 METHOD(islower)
 {
     JINJA_UNUSED;
     *out = jinja_bool(jinja_is_all_case(self, false));
-    return jinja_charge(rt, self->len);
+    return jinja_charge(rt, (size_t)self->len * JINJA_COST_CHAR);
 }
 
 METHOD(istitle)
@@ -109,7 +115,7 @@ METHOD(istitle)
         cased |= previous;
     }
     *out = jinja_bool(cased);
-    return jinja_charge(rt, self->len);
+    return jinja_charge(rt, (size_t)self->len * JINJA_COST_CHAR);
 }
 
 METHOD(isprintable)
@@ -124,7 +130,7 @@ METHOD(isprintable)
         all = jinja_is_printable(cp);
     }
     *out = jinja_bool(all);
-    return jinja_charge(rt, self->len);
+    return jinja_charge(rt, (size_t)self->len * JINJA_COST_CHAR);
 }
 
 /* ---- strip, pad, replace ------------------------------------------------------------------- */
@@ -147,12 +153,13 @@ METHOD(rstrip)
     return jinja_strip(rt, self, &arg[0], 2, out);
 }
 
-static bool justify(struct jinja_rt *rt, const struct jinja_value *self, const struct jinja_value *arg,
-                    char align, struct jinja_value *out)
+static bool justify(struct jinja_rt *rt, const struct jinja_value *self,
+                    const struct jinja_value *arg, char align, struct jinja_value *out)
 {
     int64_t width;
 
-    return jinja_arg_int(rt, &arg[0], 0, &width) && jinja_justify(rt, self, width, &arg[1], align, out);
+    return jinja_arg_int(rt, &arg[0], 0, &width) &&
+           jinja_justify(rt, self, width, &arg[1], align, out);
 }
 
 METHOD(ljust)
@@ -226,7 +233,8 @@ METHOD(replace)
 
     JINJA_UNUSED;
     if (!jinja_arg_str(rt, &arg[0], "replace() argument 1") ||
-        !jinja_arg_str(rt, &arg[1], "replace() argument 2") || !jinja_arg_int(rt, &arg[2], -1, &max))
+        !jinja_arg_str(rt, &arg[1], "replace() argument 2") ||
+        !jinja_arg_int(rt, &arg[2], -1, &max))
         return false;
     with = arg[1];
     if (self->flags & JINJA_F_MARKUP && !jinja_escape(rt, &arg[1], &with))
@@ -264,17 +272,19 @@ METHOD(removesuffix)
 
 /* ---- searching ----------------------------------------------------------------------------- */
 
-/* self[start:end], and the character number of its start; *out is MISSING when start lies behind the
- * end of self, where nothing is found, not even the empty string. */
-static bool part(struct jinja_rt *rt, const struct jinja_value *self, const struct jinja_value *start,
-                 const struct jinja_value *end, struct jinja_value *out, int64_t *first)
+/* self[start:end], and the character number of its start; *out is MISSING when start lies behind
+ * the end of self, where nothing is found, not even the empty string. */
+static bool part(struct jinja_rt *rt, const struct jinja_value *self,
+                 const struct jinja_value *start, const struct jinja_value *end,
+                 struct jinja_value *out, int64_t *first)
 {
     struct jinja_value step = {.kind = JINJA_MISSING};
     int64_t len, from = 0;
 
     if (!jinja_length(rt, self, &len))
         return false;
-    if (start->kind != JINJA_MISSING && start->kind != JINJA_NONE && !jinja_arg_int(rt, start, 0, &from))
+    if (start->kind != JINJA_MISSING && start->kind != JINJA_NONE &&
+        !jinja_arg_int(rt, start, 0, &from))
         return false;
     if (from < 0)
         from = from < -len ? 0 : from + len;
@@ -323,7 +333,8 @@ METHOD(endswith)
     return match_affix(rt, self, arg, false, out);
 }
 
-/* The last match; memmem finds the first only. Linear in text times sub at worst, and charged so. */
+/* The last match; memmem finds the first only. Linear in text times sub at worst, and charged so.
+ */
 static const char *find_last(struct jinja_rt *rt, const struct jinja_value *text,
                              const struct jinja_value *sub)
 {
@@ -334,7 +345,8 @@ static const char *find_last(struct jinja_rt *rt, const struct jinja_value *text
         return NULL;
     for (p = text->u.s + text->len - sub->len;; p--) {
         work++;
-        if (sub->len == 0 || (*p == *sub->u.s && (work += sub->len, memcmp(p, sub->u.s, sub->len) == 0)))
+        if (sub->len == 0 ||
+            (*p == *sub->u.s && (work += sub->len, memcmp(p, sub->u.s, sub->len) == 0)))
             break;
         if (p == text->u.s || work / 64 > rt->lim.max_steps) {
             p = NULL;
@@ -358,15 +370,15 @@ static bool find(struct jinja_rt *rt, const struct jinja_value *self, const stru
         return false;
     if (text.kind != JINJA_STR)
         return true;
-    hit = last ? find_last(rt, &text, &arg[0])
-               : memmem(text.u.s, text.len, arg[0].u.s, arg[0].len);
+    hit = last ? find_last(rt, &text, &arg[0]) : memmem(text.u.s, text.len, arg[0].u.s, arg[0].len);
     if (hit)
         *out = first + (int64_t)jinja_utf8_count(text.u.s, (size_t)(hit - text.u.s));
-    return jinja_charge(rt, text.len);
+    return jinja_charge(rt, (size_t)text.len * JINJA_COST_SEARCH);
 }
 
 static bool find_method(struct jinja_rt *rt, const struct jinja_value *self,
-                        const struct jinja_value *arg, bool last, bool must, struct jinja_value *out)
+                        const struct jinja_value *arg, bool last, bool must,
+                        struct jinja_value *out)
 {
     int64_t at;
 
@@ -419,7 +431,7 @@ METHOD(count)
             n++;
     }
     *out = jinja_int(n);
-    return jinja_charge(rt, self->len);
+    return jinja_charge(rt, (size_t)self->len * JINJA_COST_SEARCH);
 }
 
 /* ---- splitting and joining ----------------------------------------------------------------- */
@@ -454,8 +466,8 @@ static bool split_space(struct jinja_rt *rt, const struct jinja_value *v, int64_
     }
 }
 
-static bool split_sep(struct jinja_rt *rt, const struct jinja_value *v, const struct jinja_value *sep,
-                      int64_t max, struct jinja_list *list)
+static bool split_sep(struct jinja_rt *rt, const struct jinja_value *v,
+                      const struct jinja_value *sep, int64_t max, struct jinja_list *list)
 {
     const char *p = v->u.s, *end = p + v->len, *hit;
 
@@ -489,8 +501,8 @@ static bool rsplit_space(struct jinja_rt *rt, const struct jinja_value *v, int64
     }
 }
 
-static bool rsplit_sep(struct jinja_rt *rt, const struct jinja_value *v, const struct jinja_value *sep,
-                       int64_t max, struct jinja_list *list)
+static bool rsplit_sep(struct jinja_rt *rt, const struct jinja_value *v,
+                       const struct jinja_value *sep, int64_t max, struct jinja_list *list)
 {
     struct jinja_value rest = *v;
     const char *hit;
@@ -503,8 +515,8 @@ static bool rsplit_sep(struct jinja_rt *rt, const struct jinja_value *v, const s
     return push_part(rt, list, v, rest.u.s, rest.u.s + rest.len);
 }
 
-static bool split(struct jinja_rt *rt, const struct jinja_value *self, const struct jinja_value *arg,
-                  bool right, struct jinja_value *out)
+static bool split(struct jinja_rt *rt, const struct jinja_value *self,
+                  const struct jinja_value *arg, bool right, struct jinja_value *out)
 {
     bool space = arg[0].kind == JINJA_MISSING || arg[0].kind == JINJA_NONE, ok;
     struct jinja_list *list;
@@ -512,11 +524,12 @@ static bool split(struct jinja_rt *rt, const struct jinja_value *self, const str
     int64_t max;
     uint32_t i;
 
-    if (!jinja_arg_int(rt, &arg[1], -1, &max) || (!space && !jinja_arg_str(rt, &arg[0], "separator")))
+    if (!jinja_arg_int(rt, &arg[1], -1, &max) ||
+        (!space && !jinja_arg_str(rt, &arg[0], "separator")))
         return false;
     if (!space && arg[0].len == 0)
         return jinja_fail(rt, JINJA_ERR_TYPE, "empty separator");
-    if (!jinja_charge(rt, self->len) || !jinja_make_list(rt, 0, out))
+    if (!jinja_charge(rt, (size_t)self->len * JINJA_COST_SEARCH) || !jinja_make_list(rt, 0, out))
         return false;
     list = out->u.list;
     if (!right)
@@ -545,7 +558,8 @@ METHOD(rsplit)
 METHOD(splitlines)
 {
     JINJA_UNUSED;
-    return jinja_make_list(rt, 0, out) && jinja_splitlines(rt, self, jinja_truthy(&arg[0]), out->u.list);
+    return jinja_make_list(rt, 0, out) &&
+           jinja_splitlines(rt, self, jinja_truthy(&arg[0]), out->u.list);
 }
 
 static bool partition(struct jinja_rt *rt, const struct jinja_value *self,
@@ -565,7 +579,7 @@ static bool partition(struct jinja_rt *rt, const struct jinja_value *self,
     part3[0] = hit ? jinja_substr(self, 0, at) : last ? empty : *self;
     part3[1] = hit ? jinja_substr(self, at, at + sep->len) : empty;
     part3[2] = hit ? jinja_substr(self, at + sep->len, self->len) : last ? *self : empty;
-    if (!jinja_charge(rt, self->len) || !jinja_make_list(rt, 3, out))
+    if (!jinja_charge(rt, (size_t)self->len * JINJA_COST_SEARCH) || !jinja_make_list(rt, 3, out))
         return false;
     out->kind = JINJA_TUPLE;
     for (i = 0; i < 3; i++)
@@ -602,11 +616,13 @@ METHOD(join)
     for (i = 0; i < list->count; i++) {
         item = list->items[i];
         if (item.kind != JINJA_STR && !markup)
-            return jinja_fail(rt, JINJA_ERR_TYPE, "sequence item %u: expected str instance, %s found", i,
+            return jinja_fail(rt, JINJA_ERR_TYPE,
+                              "sequence item %u: expected str instance, %s found", i,
                               jinja_type_name(&item));
         if (markup && !jinja_escape(rt, &list->items[i], &item))
             return false;
-        if ((i && !jinja_sb_put(&sb, self->u.s, self->len)) || !jinja_sb_put(&sb, item.u.s, item.len))
+        if ((i && !jinja_sb_put(&sb, self->u.s, self->len)) ||
+            !jinja_sb_put(&sb, item.u.s, item.len))
             return false;
     }
     *out = jinja_sb_finish(&sb, self->flags & JINJA_F_MARKUP);

@@ -87,7 +87,9 @@ bool jinja_is_number(const struct jinja_value *v)
 
 double jinja_as_double(const struct jinja_value *v)
 {
-    return v->kind == JINJA_FLOAT ? v->u.f : v->kind == JINJA_BOOL ? (double)v->u.b : (double)v->u.i;
+    return v->kind == JINJA_FLOAT  ? v->u.f
+           : v->kind == JINJA_BOOL ? (double)v->u.b
+                                   : (double)v->u.i;
 }
 
 /* ---- equality and order -------------------------------------------------------------------- */
@@ -159,7 +161,8 @@ static bool equal_same_kind(struct jinja_rt *rt, const struct jinja_value *a,
     }
 }
 
-bool jinja_equal(struct jinja_rt *rt, const struct jinja_value *a, const struct jinja_value *b, bool *out)
+bool jinja_equal(struct jinja_rt *rt, const struct jinja_value *a, const struct jinja_value *b,
+                 bool *out)
 {
     bool ok = jinja_enter(rt);
 
@@ -200,7 +203,8 @@ static int order_strings(const struct jinja_value *a, const struct jinja_value *
 
 static const char *cmp_text(enum jinja_cmp op)
 {
-    static const char *const text[JINJA_CMP_COUNT] = {"==", "!=", "<", "<=", ">", ">=", "in", "not in"};
+    static const char *const text[JINJA_CMP_COUNT] = {
+        "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
 
     return text[op];
 }
@@ -318,7 +322,7 @@ bool jinja_contains(struct jinja_rt *rt, const struct jinja_value *item,
                               "'in <string>' requires string as left operand, not %s",
                               jinja_type_name(item));
         *out = memmem(container->u.s, container->len, item->u.s, item->len) != NULL;
-        return jinja_charge(rt, container->len);
+        return jinja_charge(rt, (size_t)container->len * JINJA_COST_SEARCH);
     case JINJA_DICT:
         if (!jinja_check_key(rt, item, &hashable))
             return false;
@@ -481,7 +485,7 @@ static bool float_op(struct jinja_rt *rt, enum jinja_node_kind op, double a, dou
         } else if (mod == 0) {
             mod = copysign(0, b);
         }
-        fl = floor(div);
+        fl = div == 0 ? copysign(0, a / b) : floor(div);
         if (div - fl > 0.5)
             fl += 1;
         r = op == JN_MOD ? mod : fl;
@@ -523,8 +527,8 @@ bool jinja_concat(struct jinja_rt *rt, const struct jinja_value *a, const struct
     return true;
 }
 
-static bool join_lists(struct jinja_rt *rt, const struct jinja_value *a, const struct jinja_value *b,
-                       struct jinja_value *out)
+static bool join_lists(struct jinja_rt *rt, const struct jinja_value *a,
+                       const struct jinja_value *b, struct jinja_value *out)
 {
     const struct jinja_list *x = a->u.list, *y = b->u.list;
     struct jinja_value joined;
@@ -608,9 +612,11 @@ bool jinja_negate(struct jinja_rt *rt, const struct jinja_value *v, bool positiv
         *out = jinja_float(positive ? v->u.f : -v->u.f);
         return true;
     }
+    if (v->kind == JINJA_BIGINT)
+        return overflow(rt);
     if (!jinja_as_int(v, &n))
-        return jinja_fail(rt, JINJA_ERR_TYPE, "bad operand type for unary %c: '%s'", positive ? '+' : '-',
-                          jinja_type_name(v));
+        return jinja_fail(rt, JINJA_ERR_TYPE, "bad operand type for unary %c: '%s'",
+                          positive ? '+' : '-', jinja_type_name(v));
     if (!positive && __builtin_sub_overflow((int64_t)0, n, &n))
         return overflow(rt);
     *out = jinja_int(n);
@@ -619,8 +625,9 @@ bool jinja_negate(struct jinja_rt *rt, const struct jinja_value *v, bool positiv
 
 /* ---- sorting ------------------------------------------------------------------------------- */
 
-static bool merge(struct jinja_rt *rt, struct jinja_value *const from[2], struct jinja_value *const to[2],
-                  uint32_t lo, uint32_t mid, uint32_t hi, bool reverse)
+static bool merge(struct jinja_rt *rt, struct jinja_value *const from[2],
+                  struct jinja_value *const to[2], uint32_t lo, uint32_t mid, uint32_t hi,
+                  bool reverse)
 {
     uint32_t i = lo, j = mid, w;
     bool take_right;
@@ -643,8 +650,8 @@ static bool merge(struct jinja_rt *rt, struct jinja_value *const from[2], struct
     return true;
 }
 
-bool jinja_sort(struct jinja_rt *rt, struct jinja_value *items, struct jinja_value *keys, uint32_t n,
-                bool reverse)
+bool jinja_sort(struct jinja_rt *rt, struct jinja_value *items, struct jinja_value *keys,
+                uint32_t n, bool reverse)
 {
     struct jinja_value *a[2] = {items, keys}, *b[2], *t[2];
     uint32_t width, lo, mid, hi, i;

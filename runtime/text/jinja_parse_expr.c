@@ -28,8 +28,8 @@ static bool node1(struct jinja_parser *p, enum jinja_node_kind kind, uint32_t li
 static bool node2(struct jinja_parser *p, enum jinja_node_kind kind, uint32_t line, uint32_t a,
                   uint32_t b, uint32_t *out)
 {
-    return jinja_build_node(p->b, (struct jinja_ast_node){.kind = kind, .line = line, .a = a, .b = b},
-                            out);
+    return jinja_build_node(
+        p->b, (struct jinja_ast_node){.kind = kind, .line = line, .a = a, .b = b}, out);
 }
 
 /* ---- primaries ---------------------------------------------------------------------------- */
@@ -48,13 +48,13 @@ static bool parse_items(struct jinja_parser *p, bool is_dict, uint32_t *out)
             break;
         if (!jinja_parse_expression(p, true, &node) || !jinja_words_push(p, &w, node))
             return words_drop(&w);
-        if (is_dict &&
-            (!jinja_parser_expect(p, TOK_COLON) || !jinja_parse_expression(p, true, &node) ||
-             !jinja_words_push(p, &w, node)))
+        if (is_dict && (!jinja_parser_expect(p, TOK_COLON) ||
+                        !jinja_parse_expression(p, true, &node) || !jinja_words_push(p, &w, node)))
             return words_drop(&w);
     }
     p->tok++;
-    return jinja_words_finish(p, &w, &list) && node1(p, is_dict ? JN_DICT : JN_LIST, line, list, out);
+    return jinja_words_finish(p, &w, &list) &&
+           node1(p, is_dict ? JN_DICT : JN_LIST, line, list, out);
 }
 
 static bool parse_string(struct jinja_parser *p, uint32_t *out)
@@ -176,7 +176,8 @@ bool jinja_parse_tuple(struct jinja_parser *p, unsigned flags, const char *end_n
     }
     if (!is_tuple && !(flags & JINJA_TUPLE_PARENS)) {
         words_drop(&w);
-        return jinja_parser_fail(p, "Expected an expression, got '%s'", jinja_parser_describe(p, buf));
+        return jinja_parser_fail(p, "Expected an expression, got '%s'",
+                                 jinja_parser_describe(p, buf));
     }
     return jinja_words_finish(p, &w, &list) && node1(p, JN_TUPLE, line, list, out);
 }
@@ -287,14 +288,11 @@ static bool parse_bracket(struct jinja_parser *p, uint32_t line, uint32_t object
             !jinja_parse_expression(p, true, &part[i]))
             return false;
     }
-    return jinja_build_node(p->b,
-                            (struct jinja_ast_node){.kind = JN_SLICE,
-                                                    .line = line,
-                                                    .a = object,
-                                                    .b = part[0],
-                                                    .c = part[1],
-                                                    .d = part[2]},
-                            out);
+    return jinja_build_node(
+        p->b,
+        (struct jinja_ast_node){
+            .kind = JN_SLICE, .line = line, .a = object, .b = part[0], .c = part[1], .d = part[2]},
+        out);
 }
 
 static bool parse_subscript(struct jinja_parser *p, uint32_t *node)
@@ -446,7 +444,8 @@ static bool parse_unary(struct jinja_parser *p, bool with_filter, uint32_t *out)
         return false;
     if (kind == TOK_SUB || kind == TOK_ADD) {
         p->tok++;
-        ok = parse_unary(p, false, out) && node1(p, kind == TOK_SUB ? JN_NEG : JN_POS, line, *out, out);
+        ok = parse_unary(p, false, out) &&
+             node1(p, kind == TOK_SUB ? JN_NEG : JN_POS, line, *out, out);
     } else {
         ok = parse_primary(p, false, out);
     }
@@ -620,13 +619,11 @@ bool jinja_parse_expression(struct jinja_parser *p, bool with_cond, uint32_t *ou
         ok = parse_or(p, &test);
         if (ok && jinja_parser_skip_name(p, "else"))
             ok = jinja_parse_expression(p, true, &other);
-        ok = ok && jinja_build_node(p->b,
-                                    (struct jinja_ast_node){.kind = JN_COND,
-                                                            .line = line,
-                                                            .a = test,
-                                                            .b = *out,
-                                                            .c = other},
-                                    out);
+        ok = ok &&
+             jinja_build_node(p->b,
+                              (struct jinja_ast_node){
+                                  .kind = JN_COND, .line = line, .a = test, .b = *out, .c = other},
+                              out);
     }
     p->depth--;
     return ok;

@@ -15,8 +15,8 @@ static bool stmt(struct jinja_parser *p, struct jinja_ast_node n, uint32_t *out)
     return jinja_build_node(p->b, n, out);
 }
 
-/* The rest of an opening tag, then statements up to one of `ends` (NULL-terminated), whose name token
- * is consumed and told by its position in `ends`. */
+/* The rest of an opening tag, then statements up to one of `ends` (NULL-terminated), whose name
+ * token is consumed and told by its position in `ends`. */
 static bool parse_block(struct jinja_parser *p, const char *const *ends, uint32_t *out_list,
                         uint32_t *out_end)
 {
@@ -88,7 +88,8 @@ static bool clone_target(struct jinja_parser *p, uint32_t node, uint32_t *out)
 
     if (n.kind == JN_TUPLE) {
         for (i = 0; i < p->b->lists[n.a]; i++)
-            if (!clone_target(p, p->b->lists[n.a + 1 + i], &item) || !jinja_words_push(p, &w, item)) {
+            if (!clone_target(p, p->b->lists[n.a + 1 + i], &item) ||
+                !jinja_words_push(p, &w, item)) {
                 free(w.v);
                 return false;
             }
@@ -112,7 +113,8 @@ static bool parse_for(struct jinja_parser *p, uint32_t line, uint32_t *out)
         (!jinja_parse_expression(p, true, &rec[2]) || !clone_target(p, n.a, &rec[3])))
         return false;
     if (jinja_parser_is_name(p, "recursive"))
-        return jinja_build_fail(p->b, JINJA_ERR_UNSUPPORTED, line, "recursive loops are not supported");
+        return jinja_build_fail(p->b, JINJA_ERR_UNSUPPORTED, line,
+                                "recursive loops are not supported");
     p->loops++;
     if (!parse_block(p, ends, &rec[0], &end))
         return false;
@@ -238,9 +240,10 @@ static bool parse_with(struct jinja_parser *p, uint32_t line, uint32_t *out)
 
     while (ok && p->tok->kind != TOK_BLOCK_END && p->tok->kind != TOK_EOF) {
         ok = (!targets.count || jinja_parser_expect(p, TOK_COMMA)) &&
-             jinja_parse_tuple(p, JINJA_TUPLE_SIMPLE, NULL, &node) && check_target(p, node, false, 0) &&
-             jinja_words_push(p, &targets, node) && jinja_parser_expect(p, TOK_ASSIGN) &&
-             jinja_parse_expression(p, true, &node) && jinja_words_push(p, &values, node);
+             jinja_parse_tuple(p, JINJA_TUPLE_SIMPLE, NULL, &node) &&
+             check_target(p, node, false, 0) && jinja_words_push(p, &targets, node) &&
+             jinja_parser_expect(p, TOK_ASSIGN) && jinja_parse_expression(p, true, &node) &&
+             jinja_words_push(p, &values, node);
     }
     if (!ok) {
         free(targets.v);
@@ -252,7 +255,8 @@ static bool parse_with(struct jinja_parser *p, uint32_t line, uint32_t *out)
     return ok && parse_block_until(p, "endwith", &n.c) && stmt(p, n, out);
 }
 
-static bool parse_jump(struct jinja_parser *p, uint32_t line, enum jinja_node_kind kind, uint32_t *out)
+static bool parse_jump(struct jinja_parser *p, uint32_t line, enum jinja_node_kind kind,
+                       uint32_t *out)
 {
     if (!p->loops)
         return jinja_build_fail(p->b, JINJA_ERR_SYNTAX, line, "'%s' outside loop",
@@ -261,10 +265,11 @@ static bool parse_jump(struct jinja_parser *p, uint32_t line, enum jinja_node_ki
 }
 
 /* One statement; *out is 0 when it leaves no node (print gives several to `body`). */
-static bool parse_statement(struct jinja_parser *p, struct jinja_words *body, const char *const *ends)
+static bool parse_statement(struct jinja_parser *p, struct jinja_words *body,
+                            const char *const *ends)
 {
-    static const char *const unsupported[] = {"extends", "block", "include", "import", "from",
-                                              "autoescape"};
+    static const char *const unsupported[] = {"extends", "block", "include",
+                                              "import",  "from",  "autoescape"};
     uint32_t line = p->tok->line, node = 0;
     char buf[64];
     size_t i;
@@ -296,7 +301,8 @@ static bool parse_statement(struct jinja_parser *p, struct jinja_words *body, co
         for (ok = true, i = 0; ok && p->tok->kind != TOK_BLOCK_END; i++)
             ok = (i == 0 || jinja_parser_expect(p, TOK_COMMA)) &&
                  jinja_parse_expression(p, true, &node) &&
-                 stmt(p, (struct jinja_ast_node){.kind = JN_OUTPUT, .line = line, .a = node}, &node) &&
+                 stmt(p, (struct jinja_ast_node){.kind = JN_OUTPUT, .line = line, .a = node},
+                      &node) &&
                  jinja_words_push(p, body, node);
         return ok;
     } else {
@@ -306,9 +312,9 @@ static bool parse_statement(struct jinja_parser *p, struct jinja_words *body, co
                                         "the tag '%s' is not supported", unsupported[i]);
         jinja_parser_describe(p, buf);
         if (ends)
-            return jinja_parser_fail(p, "Encountered unknown tag '%s'. Jinja was looking for '%s'%s%s%s",
-                                     buf, ends[0], ends[1] ? " or '" : "", ends[1] ? ends[1] : "",
-                                     ends[1] ? "'." : ".");
+            return jinja_parser_fail(
+                p, "Encountered unknown tag '%s'. Jinja was looking for '%s'%s%s%s", buf, ends[0],
+                ends[1] ? " or '" : "", ends[1] ? ends[1] : "", ends[1] ? "'." : ".");
         return jinja_parser_fail(p, "Encountered unknown tag '%s'.", buf);
     }
     return ok && jinja_words_push(p, body, node);

@@ -92,7 +92,8 @@ bool jinja_parser_expect(struct jinja_parser *p, enum jinja_token_kind kind)
         snprintf(want, sizeof(want), "name");
     else
         jinja_parser_describe(&q, want);
-    return jinja_parser_fail(p, "expected token '%s', got '%s'", want, jinja_parser_describe(p, buf));
+    return jinja_parser_fail(p, "expected token '%s', got '%s'", want,
+                             jinja_parser_describe(p, buf));
 }
 
 bool jinja_parser_is_name(const struct jinja_parser *p, const char *name)
@@ -114,7 +115,8 @@ bool jinja_parser_expect_name(struct jinja_parser *p, const char *name)
 
     if (jinja_parser_skip_name(p, name))
         return true;
-    return jinja_parser_fail(p, "expected token '%s', got '%s'", name, jinja_parser_describe(p, buf));
+    return jinja_parser_fail(p, "expected token '%s', got '%s'", name,
+                             jinja_parser_describe(p, buf));
 }
 
 bool jinja_words_push(struct jinja_parser *p, struct jinja_words *w, uint32_t word)

@@ -46,8 +46,8 @@ bool jinja_fail_undefined(struct jinja_rt *rt, const struct jinja_value *v)
     case JINJA_UNDEF_ATTR:
         type = jinja_type_name(&obj);
         if (obj.kind == JINJA_NONE)
-            return jinja_fail(rt, JINJA_ERR_UNDEFINED, "'None' has no attribute '%.*s'", (int)v->len,
-                              v->u.s);
+            return jinja_fail(rt, JINJA_ERR_UNDEFINED, "'None' has no attribute '%.*s'",
+                              (int)v->len, v->u.s);
         if (obj.kind == JINJA_NAMESPACE)
             type = "jinja2.utils.Namespace";
         return jinja_fail(rt, JINJA_ERR_UNDEFINED, "'%s object' has no attribute '%.*s'", type,
@@ -205,7 +205,8 @@ bool jinja_render(const struct jinja_template *tmpl, const struct jinja_value *c
          jinja_exec_list(&rt, root, tmpl->root_body) == JINJA_EXEC_OK;
     if (ok && !rt.out) {
         rt.out = malloc(1);
-        ok = rt.out || jinja_fail(&rt, JINJA_ERR_MEMORY, "out of memory while rendering the template");
+        ok = rt.out ||
+             jinja_fail(&rt, JINJA_ERR_MEMORY, "out of memory while rendering the template");
     }
     jinja_arena_destroy(rt.arena);
     if (!ok) {

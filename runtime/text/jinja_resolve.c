@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Name resolution. Requires: a parsed AST. Establishes: frame hops and slot of every NAME, the scope
- * record of every statement that opens a scope, table rows of filters and tests.
+ * Name resolution. Requires: a parsed AST. Establishes: frame hops and slot of every NAME, the
+ * scope record of every statement that opens a scope, table rows of filters and tests.
  *
  * jinja2 decides at compile time which variable a name means, and templates can see the outcome, so
  * the same rules are followed here:
  *   - a scope (template, loop body, loop else, loop filter, macro, call block, set block, filter
  *     block, with) owns a slot for every name that it stores, and for every name that it loads and
  *     no scope around it knows; `if` opens no scope;
- *   - on entry a slot is a copy of the outer variable if there is one when the scope stores the name;
- *     missing when the first thing that happens to the name is an unconditional store; else the
+ *   - on entry a slot is a copy of the outer variable if there is one when the scope stores the
+ * name; missing when the first thing that happens to the name is an unconditional store; else the
  *     value from the context;
  *   - a store inside a branch of an `if` also begins with the outer value or the context.
  * An example where this shows: with x = 7 in the context
@@ -163,8 +163,8 @@ static bool sym_store(struct pass *ps, struct scope *scope, struct syms *s, uint
         sym->stored = true;
         return true;
     }
-    return define(ps, scope, s, name, find_outer(ps, scope, name, &hops, &slot) ? ACT_ALIAS : ACT_MISSING,
-                  true);
+    return define(ps, scope, s, name,
+                  find_outer(ps, scope, name, &hops, &slot) ? ACT_ALIAS : ACT_MISSING, true);
 }
 
 static bool sym_load(struct pass *ps, struct scope *scope, struct syms *s, uint32_t name)
@@ -176,10 +176,10 @@ static bool sym_load(struct pass *ps, struct scope *scope, struct syms *s, uint3
     return define(ps, scope, s, name, ACT_RESOLVE, false);
 }
 
-/* Takes over what the branches defined. A name stored in some branch only begins with the value from
- * outside, unless the scope stored it before. */
-static bool merge_branches(struct pass *ps, struct scope *scope, struct syms *s, const struct syms *br,
-                           size_t branches)
+/* Takes over what the branches defined. A name stored in some branch only begins with the value
+ * from outside, unless the scope stored it before. */
+static bool merge_branches(struct pass *ps, struct scope *scope, struct syms *s,
+                           const struct syms *br, size_t branches)
 {
     size_t k, i;
     struct sym *sym;
@@ -189,6 +189,8 @@ static bool merge_branches(struct pass *ps, struct scope *scope, struct syms *s,
             const struct sym *from = &br[k].v[i];
 
             sym = syms_find(ps, s, from->name);
+            if (ps->work > MAX_WORK)
+                return jinja_build_fail(ps->b, JINJA_ERR_LIMIT, 0, "template too large");
             if (!sym) {
                 if (!syms_add(ps, s, *from))
                     return false;
@@ -376,8 +378,8 @@ static bool scan(const struct visit *v, uint32_t node)
 
 /* ---- names that a body uses without setting them first -------------------------------------- */
 
-/* In document order of jinja2's nodes: a load of a name that was not stored before marks it, a store
- * ends the search for it. */
+/* In document order of jinja2's nodes: a load of a name that was not stored before marks it, a
+ * store ends the search for it. */
 struct free_names {
     const char *name[3];
     bool found[3], ended[3];
@@ -492,7 +494,8 @@ static bool bind_name(const struct visit *v, uint32_t node)
     }
     if (find_outer(v->ps, v->scope, n->a, &n->b, &n->c))
         return true;
-    return jinja_build_fail(v->ps->b, JINJA_ERR_SYNTAX, n->line, "name used where it has no meaning");
+    return jinja_build_fail(v->ps->b, JINJA_ERR_SYNTAX, n->line,
+                            "name used where it has no meaning");
 }
 
 static bool declare(struct pass *ps, struct scope *scope, const char *name, uint32_t *out_str)
@@ -601,8 +604,8 @@ static bool bind_macro(const struct visit *v, const struct jinja_ast_node n)
     return ok;
 }
 
-/* set, filter and with blocks: a scope around n.c; filter: bound inside, or 0; params: the targets of
- * with, or list 0. */
+/* set, filter and with blocks: a scope around n.c; filter: bound inside, or 0; params: the targets
+ * of with, or list 0. */
 static bool bind_block(const struct visit *v, uint32_t node, uint32_t filter, uint32_t params)
 {
     const struct jinja_ast_node n = v->ps->b->nodes[node];
@@ -611,7 +614,8 @@ static bool bind_block(const struct visit *v, uint32_t node, uint32_t filter, ui
     uint32_t rec = 0;
     bool ok;
 
-    ok = visit_list_as(&s, params, true, true) && visit_list(&s, n.c) && (!filter || scan(&s, filter));
+    ok = visit_list_as(&s, params, true, true) && visit_list(&s, n.c) &&
+         (!filter || scan(&s, filter));
     number_slots(&inner);
     ok = ok && visit_list(&b, params) && visit_list(&b, n.c) && (!filter || bind(&b, filter)) &&
          scope_record(v->ps, &inner, &rec);

@@ -3,9 +3,10 @@
  * Private to the template evaluator: the state of one render and the operations on values, which
  * follow Python's.
  *
- * Every function that can fail returns false after setting the error in rt; *out is then unspecified.
- * Everything is allocated in rt->arena, except the output text. Recursion over values or nodes goes
- * through jinja_enter/jinja_leave, loops over text through jinja_charge: that is the sandbox.
+ * Every function that can fail returns false after setting the error in rt; *out is then
+ * unspecified. Everything is allocated in rt->arena, except the output text. Recursion over values
+ * or nodes goes through jinja_enter/jinja_leave, loops over text through jinja_charge: that is the
+ * sandbox.
  */
 #ifndef INFC_RUNTIME_TEXT_JINJA_RT_H
 #define INFC_RUNTIME_TEXT_JINJA_RT_H
@@ -63,7 +64,7 @@ struct jinja_loop {
     uint32_t test, test_target;
     struct jinja_frame *test_frame;
     int64_t index0;
-    int64_t length; /* -1: not known yet */
+    int64_t length;                            /* -1: not known yet */
     struct jinja_value before, current, after; /* after: peeked, or MISSING */
     struct jinja_value changed;
 };
@@ -119,8 +120,12 @@ void jinja_leave(struct jinja_rt *rt);
  * old does not see it, and text or lists built piece by piece cost their length, not its square. */
 void *jinja_grow(struct jinja_rt *rt, const void *old, size_t old_bytes, const void *add,
                  size_t add_bytes, size_t align);
-/* Counts work on n bytes or items. */
+/* Counts work on n bytes or items that costs about a memcpy. Dearer work is counted as more bytes:
+ * the factors below keep a step near 50 ns in the worst case. */
 bool jinja_charge(struct jinja_rt *rt, size_t n);
+#define JINJA_COST_SEARCH 8u   /* a byte searched for a substring */
+#define JINJA_COST_CHAR 32u    /* a character classified or mapped through the Unicode tables */
+#define JINJA_COST_FLOAT 4096u /* a float turned into its shortest text */
 void *jinja_alloc(struct jinja_rt *rt, size_t size_bytes);
 bool jinja_emit(struct jinja_rt *rt, const char *text, size_t len);
 /* What was emitted since `mark` becomes a string and leaves the output. */
@@ -137,7 +142,8 @@ struct jinja_sb {
 bool jinja_sb_put(struct jinja_sb *sb, const char *text, size_t len);
 bool jinja_sb_putc(struct jinja_sb *sb, char c);
 bool jinja_sb_put_cp(struct jinja_sb *sb, uint32_t cp);
-bool jinja_sb_put_fmt(struct jinja_sb *sb, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool jinja_sb_put_fmt(struct jinja_sb *sb, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 bool jinja_sb_pad(struct jinja_sb *sb, const char *fill, size_t fill_len, size_t times);
 struct jinja_value jinja_sb_finish(struct jinja_sb *sb, unsigned flags);
 /* A part of string v, keeping its flags. */
@@ -149,7 +155,7 @@ bool jinja_put_str(struct jinja_sb *sb, const struct jinja_value *v);
 bool jinja_put_repr(struct jinja_sb *sb, const struct jinja_value *v);
 struct jinja_json_style {
     bool ensure_ascii, sort_keys;
-    bool pretty; /* newlines, each level indented by indent */
+    bool pretty;                                  /* newlines, each level indented by indent */
     struct jinja_value indent, item_sep, key_sep; /* strings */
 };
 bool jinja_put_json(struct jinja_sb *sb, const struct jinja_value *v,
@@ -168,7 +174,8 @@ bool jinja_truthy(const struct jinja_value *v);
 bool jinja_as_int(const struct jinja_value *v, int64_t *out);
 bool jinja_is_number(const struct jinja_value *v);
 double jinja_as_double(const struct jinja_value *v);
-bool jinja_equal(struct jinja_rt *rt, const struct jinja_value *a, const struct jinja_value *b, bool *out);
+bool jinja_equal(struct jinja_rt *rt, const struct jinja_value *a, const struct jinja_value *b,
+                 bool *out);
 /* `a op b` for any enum jinja_cmp. */
 bool jinja_compare(struct jinja_rt *rt, enum jinja_cmp op, const struct jinja_value *a,
                    const struct jinja_value *b, bool *out);
@@ -187,31 +194,31 @@ bool jinja_iterable(const struct jinja_value *v);
 bool jinja_items(struct jinja_rt *rt, const struct jinja_value *v, struct jinja_list **out);
 struct jinja_value jinja_undefined_name(const char *name, uint32_t len);
 struct jinja_value jinja_undefined_hint(const char *literal);
-bool jinja_getattr(struct jinja_rt *rt, const struct jinja_value *obj, const struct jinja_value *name,
-                   struct jinja_value *out);
-bool jinja_getitem(struct jinja_rt *rt, const struct jinja_value *obj, const struct jinja_value *key,
-                   struct jinja_value *out);
-bool jinja_slice(struct jinja_rt *rt, const struct jinja_value *obj, const struct jinja_value *start,
-                 const struct jinja_value *stop, const struct jinja_value *step,
-                 struct jinja_value *out);
+bool jinja_getattr(struct jinja_rt *rt, const struct jinja_value *obj,
+                   const struct jinja_value *name, struct jinja_value *out);
+bool jinja_getitem(struct jinja_rt *rt, const struct jinja_value *obj,
+                   const struct jinja_value *key, struct jinja_value *out);
+bool jinja_slice(struct jinja_rt *rt, const struct jinja_value *obj,
+                 const struct jinja_value *start, const struct jinja_value *stop,
+                 const struct jinja_value *step, struct jinja_value *out);
 /* Whether v may be a dict key; counts the work that hashing it will be. */
 bool jinja_check_key(struct jinja_rt *rt, const struct jinja_value *v, bool *out_hashable);
 bool jinja_dict_set(struct jinja_rt *rt, struct jinja_dict *dict, const struct jinja_value *key,
                     const struct jinja_value *value);
 bool jinja_make_list(struct jinja_rt *rt, uint32_t cap, struct jinja_value *out);
 bool jinja_push(struct jinja_rt *rt, struct jinja_list *list, const struct jinja_value *v);
-bool jinja_make_tuple2(struct jinja_rt *rt, const struct jinja_value *a, const struct jinja_value *b,
-                       struct jinja_value *out);
+bool jinja_make_tuple2(struct jinja_rt *rt, const struct jinja_value *a,
+                       const struct jinja_value *b, struct jinja_value *out);
 bool jinja_make_gen(struct jinja_rt *rt, struct jinja_list *list, const char *type_name,
                     struct jinja_value *out);
 /* Stable sort of n values by keys, both permuted. */
-bool jinja_sort(struct jinja_rt *rt, struct jinja_value *items, struct jinja_value *keys, uint32_t n,
-                bool reverse);
+bool jinja_sort(struct jinja_rt *rt, struct jinja_value *items, struct jinja_value *keys,
+                uint32_t n, bool reverse);
 
 /* ---- calls (jinja_call.c) ---- */
 
-bool jinja_call(struct jinja_rt *rt, const struct jinja_value *callee, const struct jinja_args *args,
-                struct jinja_value *out);
+bool jinja_call(struct jinja_rt *rt, const struct jinja_value *callee,
+                const struct jinja_args *args, struct jinja_value *out);
 /* Calls a table row; what names it in messages, for example "filter". */
 bool jinja_call_row(struct jinja_rt *rt, const char *what, const struct jinja_row *row,
                     const struct jinja_value *self, const struct jinja_args *args,
@@ -222,18 +229,21 @@ bool jinja_apply_filter(struct jinja_rt *rt, uint32_t row, const char *name, uin
 bool jinja_apply_test(struct jinja_rt *rt, uint32_t row, const char *name, uint32_t name_len,
                       const struct jinja_value *v, const struct jinja_args *args, bool *out);
 /* Parameters of builtins: an int, or the default when not given; a string. */
-bool jinja_arg_int(struct jinja_rt *rt, const struct jinja_value *arg, int64_t missing, int64_t *out);
+bool jinja_arg_int(struct jinja_rt *rt, const struct jinja_value *arg, int64_t missing,
+                   int64_t *out);
 bool jinja_arg_str(struct jinja_rt *rt, const struct jinja_value *arg, const char *what);
 
 /* A global by name: range, dict, namespace, ...; false when there is none. */
 bool jinja_find_global(const char *name, uint32_t len, struct jinja_value *out);
-const struct jinja_row *jinja_find_method(const struct jinja_value *obj, const char *name, uint32_t len);
+const struct jinja_row *jinja_find_method(const struct jinja_value *obj, const char *name,
+                                          uint32_t len);
 
 /* ---- evaluation (jinja_eval.c, jinja_exec.c) ---- */
 
 enum jinja_exec { JINJA_EXEC_OK, JINJA_EXEC_ERROR, JINJA_EXEC_BREAK, JINJA_EXEC_CONTINUE };
 
-bool jinja_eval(struct jinja_rt *rt, struct jinja_frame *frame, uint32_t node, struct jinja_value *out);
+bool jinja_eval(struct jinja_rt *rt, struct jinja_frame *frame, uint32_t node,
+                struct jinja_value *out);
 /* The arguments of record A; extra_kw (or NULL) is added as keyword `caller`. */
 bool jinja_eval_args(struct jinja_rt *rt, struct jinja_frame *frame, uint32_t rec,
                      const struct jinja_value *caller, struct jinja_args *out);

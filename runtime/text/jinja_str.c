@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE /* memmem */
-/* String work that filters and methods share: case, stripping, replacing, padding, number parsing. */
+/* String work that filters and methods share: case, stripping, replacing, padding, number parsing.
+ */
 #include <string.h>
 
 #include "runtime/text/jinja_builtins.h"
@@ -42,7 +43,7 @@ static bool map_string(struct jinja_rt *rt, const struct jinja_value *v, enum ji
     size_t at = 0, n;
     uint32_t cp;
 
-    if (!jinja_charge(rt, v->len))
+    if (!jinja_charge(rt, (size_t)v->len * JINJA_COST_CHAR))
         return false;
     for (; at < v->len; at += n) {
         n = jinja_utf8_decode(v->u.s + at, &cp);
@@ -75,7 +76,7 @@ bool jinja_title_words(struct jinja_rt *rt, const struct jinja_value *v, struct 
     size_t at = 0, n;
     uint32_t cp;
 
-    if (!jinja_charge(rt, v->len))
+    if (!jinja_charge(rt, (size_t)v->len * JINJA_COST_CHAR))
         return false;
     for (; at < v->len; at += n) {
         n = jinja_utf8_decode(v->u.s + at, &cp);
@@ -94,7 +95,7 @@ bool jinja_swapcase(struct jinja_rt *rt, const struct jinja_value *v, struct jin
     uint32_t cp;
     bool ok;
 
-    if (!jinja_charge(rt, v->len))
+    if (!jinja_charge(rt, (size_t)v->len * JINJA_COST_CHAR))
         return false;
     for (; at < v->len; at += n) {
         n = jinja_utf8_decode(v->u.s + at, &cp);
@@ -105,6 +106,47 @@ bool jinja_swapcase(struct jinja_rt *rt, const struct jinja_value *v, struct jin
         else
             ok = jinja_sb_put_cp(&sb, cp);
         if (!ok)
+            return false;
+    }
+    *out = jinja_sb_finish(&sb, markup_of(v));
+    return true;
+}
+
+/* Case folding is the lower case of the upper case, but for Cherokee, which folds to upper case,
+ * and two letters. */
+static bool put_folded(struct jinja_sb *sb, uint32_t cp)
+{
+    bool cherokee = (cp >= 0x13a0 && cp <= 0x13fd) || (cp >= 0xab70 && cp <= 0xabbf);
+    uint32_t up[3], low[3];
+    unsigned n, m, i, k;
+
+    if (cp == 0x131)
+        return jinja_sb_put_cp(sb, cp);
+    if (cp == 0x1e9e)
+        return jinja_sb_put(sb, "ss", 2);
+    n = jinja_map_case(cp, JINJA_UPPER, up);
+    for (i = 0; i < n; i++) {
+        m = cherokee ? 0 : jinja_map_case(up[i], JINJA_LOWER, low);
+        if (cherokee && !jinja_sb_put_cp(sb, up[i]))
+            return false;
+        for (k = 0; k < m; k++)
+            if (!jinja_sb_put_cp(sb, low[k]))
+                return false;
+    }
+    return true;
+}
+
+bool jinja_casefold(struct jinja_rt *rt, const struct jinja_value *v, struct jinja_value *out)
+{
+    struct jinja_sb sb = {.rt = rt};
+    size_t at = 0;
+    uint32_t cp;
+
+    if (!jinja_charge(rt, (size_t)v->len * JINJA_COST_CHAR))
+        return false;
+    while (at < v->len) {
+        at += jinja_utf8_decode(v->u.s + at, &cp);
+        if (!put_folded(&sb, cp))
             return false;
     }
     *out = jinja_sb_finish(&sb, markup_of(v));
@@ -178,7 +220,7 @@ bool jinja_replace(struct jinja_rt *rt, const struct jinja_value *v, const struc
     uint32_t cp;
     unsigned n;
 
-    if (!jinja_charge(rt, v->len))
+    if (!jinja_charge(rt, (size_t)v->len * JINJA_COST_SEARCH))
         return false;
     if (old->len == 0) { /* between all characters and at both ends */
         for (; max; max--) {
@@ -196,7 +238,8 @@ bool jinja_replace(struct jinja_rt *rt, const struct jinja_value *v, const struc
             hit = memmem(p, (size_t)(end - p), old->u.s, old->len);
             if (!hit)
                 break;
-            if (!jinja_sb_put(&sb, p, (size_t)(hit - p)) || !jinja_sb_put(&sb, with->u.s, with->len))
+            if (!jinja_sb_put(&sb, p, (size_t)(hit - p)) ||
+                !jinja_sb_put(&sb, with->u.s, with->len))
                 return false;
             p = hit + old->len;
         }
@@ -266,7 +309,7 @@ bool jinja_splitlines(struct jinja_rt *rt, const struct jinja_value *v, bool kee
     uint32_t cp;
     size_t n;
 
-    if (!jinja_charge(rt, v->len))
+    if (!jinja_charge(rt, (size_t)v->len * JINJA_COST_SEARCH))
         return false;
     while (p < end) {
         n = line_end(p, end);
@@ -374,7 +417,8 @@ bool jinja_parse_float(const struct jinja_value *v, double *out)
             continue;
         }
         /* strtod also reads hexadecimal and nan(...): neither is Python */
-        if (*q == 'x' || *q == 'X' || !(letter || digit_of(*q) < 10 || *q == '.' || *q == '-' || *q == '+'))
+        if (*q == 'x' || *q == 'X' ||
+            !(letter || digit_of(*q) < 10 || *q == '.' || *q == '-' || *q == '+'))
             return false;
         *w++ = *q;
     }

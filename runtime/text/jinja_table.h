@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Names of filters and tests, for the compiler; their rows are in jinja_filters.def, jinja_tests.def. */
+/* Names of filters and tests, for the compiler; their rows are in jinja_filters.def,
+ * jinja_tests.def. */
 #ifndef INFC_RUNTIME_TEXT_JINJA_TABLE_H
 #define INFC_RUNTIME_TEXT_JINJA_TABLE_H
 

@@ -6,12 +6,12 @@
 #define TEST(name) bool jinja_test_##name(JINJA_PARAMS)
 
 /* A test that only looks at its value. */
-#define KIND_TEST(name, condition)      \
-    TEST(name)                          \
-    {                                   \
-        JINJA_UNUSED;                   \
-        *out = jinja_bool(condition);   \
-        return true;                    \
+#define KIND_TEST(name, condition)    \
+    TEST(name)                        \
+    {                                 \
+        JINJA_UNUSED;                 \
+        *out = jinja_bool(condition); \
+        return true;                  \
     }
 
 KIND_TEST(defined, self->kind != JINJA_UNDEFINED)
@@ -22,25 +22,27 @@ KIND_TEST(is_true, self->kind == JINJA_BOOL && self->u.b)
 KIND_TEST(is_false, self->kind == JINJA_BOOL && !self->u.b)
 KIND_TEST(integer, self->kind == JINJA_INT || self->kind == JINJA_BIGINT)
 KIND_TEST(float, self->kind == JINJA_FLOAT)
-KIND_TEST(number, jinja_is_number(self) || self->kind == JINJA_BIGINT) /* bool too: it is an int in Python */
+KIND_TEST(number, jinja_is_number(self) ||
+                      self->kind == JINJA_BIGINT) /* bool too: it is an int in Python */
 KIND_TEST(string, self->kind == JINJA_STR)
 KIND_TEST(mapping, self->kind == JINJA_DICT)
 KIND_TEST(iterable, jinja_iterable(self) || self->kind == JINJA_LOOP)
 KIND_TEST(escaped, self->kind == JINJA_STR && (self->flags & JINJA_F_MARKUP))
-KIND_TEST(callable, self->kind == JINJA_MACRO || self->kind == JINJA_METHOD || self->kind == JINJA_FUNC ||
-                        self->kind == JINJA_JOINER || self->kind == JINJA_LOOP ||
-                        self->kind == JINJA_UNDEFINED)
+KIND_TEST(callable, self->kind == JINJA_MACRO || self->kind == JINJA_METHOD ||
+                        self->kind == JINJA_FUNC || self->kind == JINJA_JOINER ||
+                        self->kind == JINJA_LOOP || self->kind == JINJA_UNDEFINED)
 
 /* Has a length and items: also dicts and undefined values, not dict views. */
-KIND_TEST(sequence, self->kind == JINJA_STR || self->kind == JINJA_LIST || self->kind == JINJA_TUPLE ||
-                        self->kind == JINJA_DICT || self->kind == JINJA_RANGE ||
-                        self->kind == JINJA_UNDEFINED)
+KIND_TEST(sequence, self->kind == JINJA_STR || self->kind == JINJA_LIST ||
+                        self->kind == JINJA_TUPLE || self->kind == JINJA_DICT ||
+                        self->kind == JINJA_RANGE || self->kind == JINJA_UNDEFINED)
 
-KIND_TEST(filter, self->kind == JINJA_STR && jinja_find_filter(self->u.s, self->len) != JINJA_NO_ROW)
+KIND_TEST(filter,
+          self->kind == JINJA_STR && jinja_find_filter(self->u.s, self->len) != JINJA_NO_ROW)
 KIND_TEST(test, self->kind == JINJA_STR && jinja_find_test(self->u.s, self->len) != JINJA_NO_ROW)
 
-static bool remainder_is(struct jinja_rt *rt, const struct jinja_value *v, const struct jinja_value *by,
-                         int64_t wanted, struct jinja_value *out)
+static bool remainder_is(struct jinja_rt *rt, const struct jinja_value *v,
+                         const struct jinja_value *by, int64_t wanted, struct jinja_value *out)
 {
     struct jinja_value rest, want = jinja_int(wanted);
     bool same;
@@ -81,7 +83,7 @@ static bool case_test(struct jinja_rt *rt, const struct jinja_value *self, bool 
     if (!jinja_to_str(rt, self, &s))
         return false;
     *out = jinja_bool(jinja_is_all_case(&s, upper));
-    return jinja_charge(rt, s.len);
+    return jinja_charge(rt, (size_t)s.len * JINJA_COST_CHAR);
 }
 
 TEST(lower)
@@ -136,11 +138,11 @@ static bool compare(struct jinja_rt *rt, enum jinja_cmp op, const struct jinja_v
     return true;
 }
 
-#define COMPARE_TEST(name, op)                       \
-    TEST(name)                                       \
-    {                                                \
-        JINJA_UNUSED;                                \
-        return compare(rt, op, self, &arg[0], out);  \
+#define COMPARE_TEST(name, op)                      \
+    TEST(name)                                      \
+    {                                               \
+        JINJA_UNUSED;                               \
+        return compare(rt, op, self, &arg[0], out); \
     }
 COMPARE_TEST(eq, JINJA_CMP_EQ)
 COMPARE_TEST(ne, JINJA_CMP_NE)

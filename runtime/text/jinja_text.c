@@ -14,7 +14,8 @@
 
 /* ---- string builder ------------------------------------------------------------------------ */
 
-/* Makes room for `more` bytes. While the text is the newest thing in the arena it grows in place. */
+/* Makes room for `more` bytes. While the text is the newest thing in the arena it grows in place.
+ */
 static bool sb_room(struct jinja_sb *sb, size_t more)
 {
     size_t cap;
@@ -143,7 +144,7 @@ static bool put_str_repr(struct jinja_sb *sb, const struct jinja_value *v)
 
     if (v->len && memchr(p, '\'', v->len) && !memchr(p, '"', v->len))
         quote = '"';
-    if (!jinja_charge(sb->rt, v->len) || !jinja_sb_putc(sb, quote))
+    if (!jinja_charge(sb->rt, (size_t)v->len * JINJA_COST_SEARCH) || !jinja_sb_putc(sb, quote))
         return false;
     while (p < end) {
         const char *start = p;
@@ -161,7 +162,11 @@ static bool put_str_repr(struct jinja_sb *sb, const struct jinja_value *v)
         else if (jinja_is_printable(cp))
             ok = jinja_sb_put(sb, start, (size_t)(p - start));
         else
-            ok = jinja_sb_put_fmt(sb, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", cp);
+            ok = jinja_sb_put_fmt(sb,
+                                  cp < 0x100     ? "\\x%02x"
+                                  : cp < 0x10000 ? "\\u%04x"
+                                                 : "\\U%08x",
+                                  cp);
         if (!ok)
             return false;
     }
@@ -230,7 +235,8 @@ static bool put_repr(struct jinja_sb *sb, const struct jinja_value *v)
     case JINJA_BIGINT:
         return jinja_sb_put(sb, v->u.s, v->len);
     case JINJA_FLOAT:
-        return jinja_sb_put(sb, buf, jinja_float_repr(v->u.f, buf));
+        return jinja_charge(sb->rt, JINJA_COST_FLOAT) &&
+               jinja_sb_put(sb, buf, jinja_float_repr(v->u.f, buf));
     case JINJA_STR:
         if (!(v->flags & JINJA_F_MARKUP))
             return put_str_repr(sb, v);
@@ -248,7 +254,8 @@ static bool put_repr(struct jinja_sb *sb, const struct jinja_value *v)
     case JINJA_DICT:
         return put_dict(sb, v->u.dict);
     case JINJA_NAMESPACE:
-        return jinja_sb_put(sb, "<Namespace ", 11) && put_dict(sb, v->u.dict) && jinja_sb_putc(sb, '>');
+        return jinja_sb_put(sb, "<Namespace ", 11) && put_dict(sb, v->u.dict) &&
+               jinja_sb_putc(sb, '>');
     case JINJA_RANGE:
         return put_range(sb, v->u.range);
     case JINJA_MACRO:
@@ -335,7 +342,8 @@ static bool put_json_float(struct jinja_sb *sb, double f)
         return jinja_sb_put(sb, "NaN", 3);
     if (isinf(f))
         return f < 0 ? jinja_sb_put(sb, "-Infinity", 9) : jinja_sb_put(sb, "Infinity", 8);
-    return jinja_sb_put(sb, buf, jinja_float_repr(f, buf));
+    return jinja_charge(sb->rt, JINJA_COST_FLOAT) &&
+           jinja_sb_put(sb, buf, jinja_float_repr(f, buf));
 }
 
 static bool put_json_key(struct jinja_sb *sb, const struct jinja_value *key, bool ensure_ascii)
@@ -353,7 +361,8 @@ static bool put_json_key(struct jinja_sb *sb, const struct jinja_value *key, boo
         return jinja_sb_putc(sb, '"') && put_json_float(sb, key->u.f) && jinja_sb_putc(sb, '"');
     default:
         return jinja_fail(sb->rt, JINJA_ERR_TYPE,
-                          "keys must be str, int, float, bool or None, not %s", jinja_type_name(key));
+                          "keys must be str, int, float, bool or None, not %s",
+                          jinja_type_name(key));
     }
 }
 
@@ -362,8 +371,8 @@ static bool put_json(struct jinja_sb *sb, const struct jinja_value *v,
 
 static bool json_newline(struct jinja_sb *sb, const struct jinja_json_style *style, uint32_t level)
 {
-    return !style->pretty ||
-           (jinja_sb_putc(sb, '\n') && jinja_sb_pad(sb, style->indent.u.s, style->indent.len, level));
+    return !style->pretty || (jinja_sb_putc(sb, '\n') &&
+                              jinja_sb_pad(sb, style->indent.u.s, style->indent.len, level));
 }
 
 static bool put_json_list(struct jinja_sb *sb, const struct jinja_list *list,
@@ -408,7 +417,8 @@ static bool put_json_dict(struct jinja_sb *sb, const struct jinja_dict *dict,
         const struct jinja_pair *pair = &dict->pairs[order ? order[i].u.i : i];
 
         if ((i && !jinja_sb_put(sb, style->item_sep.u.s, style->item_sep.len)) ||
-            !json_newline(sb, style, level + 1) || !put_json_key(sb, &pair->key, style->ensure_ascii) ||
+            !json_newline(sb, style, level + 1) ||
+            !put_json_key(sb, &pair->key, style->ensure_ascii) ||
             !jinja_sb_put(sb, style->key_sep.u.s, style->key_sep.len) ||
             !put_json(sb, &pair->value, style, level + 1))
             return false;
@@ -457,7 +467,8 @@ static bool put_json(struct jinja_sb *sb, const struct jinja_value *v,
     return ok;
 }
 
-bool jinja_put_json(struct jinja_sb *sb, const struct jinja_value *v, const struct jinja_json_style *style)
+bool jinja_put_json(struct jinja_sb *sb, const struct jinja_value *v,
+                    const struct jinja_json_style *style)
 {
     return put_json(sb, v, style, 0);
 }
@@ -480,7 +491,8 @@ bool jinja_put_escaped(struct jinja_sb *sb, const char *text, size_t len)
                                : NULL;
         if (!with)
             continue;
-        if (!jinja_sb_put(sb, plain, (size_t)(text - plain)) || !jinja_sb_put(sb, with, strlen(with)))
+        if (!jinja_sb_put(sb, plain, (size_t)(text - plain)) ||
+            !jinja_sb_put(sb, with, strlen(with)))
             return false;
         plain = text + 1;
     }

@@ -5,20 +5,22 @@
 
 /* The classes of RUN rows, as make_unicode.py numbers them. */
 enum run_class {
-    RUN_OTHER,      /* not printable */
-    RUN_PRINT,      /* printable and nothing below */
-    RUN_IGNORABLE,  /* printable marks and modifier symbols, which case rules look through */
-    RUN_FORMAT,     /* not printable, looked through as well */
+    RUN_OTHER,     /* not printable */
+    RUN_PRINT,     /* printable and nothing below */
+    RUN_IGNORABLE, /* Case_Ignorable, and printable: marks, some punctuation */
+    RUN_FORMAT,    /* Case_Ignorable, not printable */
     RUN_UPPER,
     RUN_LOWER,
     RUN_TITLE,
-    RUN_MODIFIER, /* modifier letter */
+    RUN_MODIFIER, /* Case_Ignorable letter */
     RUN_LETTER,   /* other letter */
     RUN_DECIMAL,
-    RUN_NUMBER, /* other number */
+    RUN_NUMBER,     /* other number */
     RUN_EVEN_UPPER, /* upper case at even characters, lower at odd */
     RUN_ODD_UPPER,
-    RUN_SMALL_LETTER, /* other or modifier letter that counts as lower case */
+    RUN_SMALL_MODIFIER, /* as RUN_MODIFIER, and counts as lower case */
+    RUN_SMALL_LETTER,   /* as RUN_LETTER, and counts as lower case */
+    RUN_NUMBER_LETTER,  /* as RUN_LETTER, and has a numeric value */
 };
 
 /* first << 4 | class, ascending */
@@ -150,7 +152,7 @@ bool jinja_is_printable(uint32_t cp)
 
 static bool is_letter(enum run_class c)
 {
-    return (c >= RUN_UPPER && c <= RUN_LETTER) || c == RUN_SMALL_LETTER;
+    return (c >= RUN_UPPER && c <= RUN_LETTER) || c >= RUN_SMALL_MODIFIER;
 }
 
 bool jinja_is_word(uint32_t cp)
@@ -158,7 +160,8 @@ bool jinja_is_word(uint32_t cp)
     enum run_class c;
 
     if (cp < 0x80)
-        return (cp >= 'a' && cp <= 'z') || (cp >= 'A' && cp <= 'Z') || (cp >= '0' && cp <= '9') || cp == '_';
+        return (cp >= 'a' && cp <= 'z') || (cp >= 'A' && cp <= 'Z') || (cp >= '0' && cp <= '9') ||
+               cp == '_';
     c = class_of(cp);
     return is_letter(c) || c == RUN_DECIMAL || c == RUN_NUMBER;
 }
@@ -166,14 +169,29 @@ bool jinja_is_word(uint32_t cp)
 /* Superscripts, subscripts, circled and similar digits: other numbers that have a digit value. */
 static bool is_other_digit(uint32_t cp)
 {
-    return cp == 0xb2 || cp == 0xb3 || cp == 0xb9 || (cp >= 0x1369 && cp <= 0x1371) || cp == 0x19da ||
-           cp == 0x2070 || (cp >= 0x2074 && cp <= 0x2079) || (cp >= 0x2080 && cp <= 0x2089) ||
-           (cp >= 0x2460 && cp <= 0x2468) || (cp >= 0x2474 && cp <= 0x247c) ||
-           (cp >= 0x2488 && cp <= 0x2490) || cp == 0x24ea || (cp >= 0x24f5 && cp <= 0x24fd) ||
-           cp == 0x24ff || (cp >= 0x2776 && cp <= 0x277e) || (cp >= 0x2780 && cp <= 0x2788) ||
-           (cp >= 0x278a && cp <= 0x2792) || (cp >= 0x10a40 && cp <= 0x10a43) ||
-           (cp >= 0x10e60 && cp <= 0x10e68) || (cp >= 0x11052 && cp <= 0x1105a) ||
-           (cp >= 0x1f100 && cp <= 0x1f10a);
+    return cp == 0xb2 || cp == 0xb3 || cp == 0xb9 || (cp >= 0x1369 && cp <= 0x1371) ||
+           cp == 0x19da || cp == 0x2070 || (cp >= 0x2074 && cp <= 0x2079) ||
+           (cp >= 0x2080 && cp <= 0x2089) || (cp >= 0x2460 && cp <= 0x2468) ||
+           (cp >= 0x2474 && cp <= 0x247c) || (cp >= 0x2488 && cp <= 0x2490) || cp == 0x24ea ||
+           (cp >= 0x24f5 && cp <= 0x24fd) || cp == 0x24ff || (cp >= 0x2776 && cp <= 0x277e) ||
+           (cp >= 0x2780 && cp <= 0x2788) || (cp >= 0x278a && cp <= 0x2792) ||
+           (cp >= 0x10a40 && cp <= 0x10a43) || (cp >= 0x10e60 && cp <= 0x10e68) ||
+           (cp >= 0x11052 && cp <= 0x1105a) || (cp >= 0x1f100 && cp <= 0x1f10a);
+}
+
+/* Besides the categories: Roman numerals, circled and squared capitals. */
+static bool is_upper(enum run_class c, uint32_t cp)
+{
+    return c == RUN_UPPER || (cp >= 0x2160 && cp <= 0x216f) || (cp >= 0x24b6 && cp <= 0x24cf) ||
+           (cp >= 0x1f130 && cp <= 0x1f149) || (cp >= 0x1f150 && cp <= 0x1f169) ||
+           (cp >= 0x1f170 && cp <= 0x1f189);
+}
+
+/* Besides the categories: Roman numerals, circled letters, the iota subscript. */
+static bool is_lower(enum run_class c, uint32_t cp)
+{
+    return c == RUN_LOWER || c == RUN_SMALL_MODIFIER || c == RUN_SMALL_LETTER ||
+           (cp >= 0x2170 && cp <= 0x217f) || (cp >= 0x24d0 && cp <= 0x24e9) || cp == 0x345;
 }
 
 bool jinja_is_class(uint32_t cp, enum jinja_class cls)
@@ -188,18 +206,15 @@ bool jinja_is_class(uint32_t cp, enum jinja_class cls)
     case JINJA_CLASS_DIGIT:
         return c == RUN_DECIMAL || is_other_digit(cp);
     case JINJA_CLASS_NUMERIC:
-        return c == RUN_DECIMAL || c == RUN_NUMBER;
+        return c == RUN_DECIMAL || c == RUN_NUMBER || c == RUN_NUMBER_LETTER;
     case JINJA_CLASS_ALNUM:
         return is_letter(c) || c == RUN_DECIMAL || c == RUN_NUMBER;
     case JINJA_CLASS_SPACE:
         return jinja_is_space(cp);
-    case JINJA_CLASS_UPPER: /* and capital Roman numerals, circled and squared capitals */
-        return c == RUN_UPPER || (cp >= 0x2160 && cp <= 0x216f) || (cp >= 0x24b6 && cp <= 0x24cf) ||
-               (cp >= 0x1f130 && cp <= 0x1f149) || (cp >= 0x1f150 && cp <= 0x1f169) ||
-               (cp >= 0x1f170 && cp <= 0x1f189);
-    case JINJA_CLASS_LOWER: /* and small Roman numerals, circled letters, the iota subscript */
-        return c == RUN_LOWER || c == RUN_SMALL_LETTER || (cp >= 0x2170 && cp <= 0x217f) ||
-               (cp >= 0x24d0 && cp <= 0x24e9) || cp == 0x345;
+    case JINJA_CLASS_UPPER:
+        return is_upper(c, cp);
+    case JINJA_CLASS_LOWER:
+        return is_lower(c, cp);
     case JINJA_CLASS_TITLE:
         return c == RUN_TITLE;
     }
@@ -208,8 +223,9 @@ bool jinja_is_class(uint32_t cp, enum jinja_class cls)
 
 bool jinja_is_cased(uint32_t cp)
 {
-    return jinja_is_class(cp, JINJA_CLASS_UPPER) || jinja_is_class(cp, JINJA_CLASS_LOWER) ||
-           jinja_is_class(cp, JINJA_CLASS_TITLE);
+    enum run_class c = class_of(cp);
+
+    return is_upper(c, cp) || is_lower(c, cp) || c == RUN_TITLE;
 }
 
 static uint32_t map_run(const struct case_run *runs, size_t n, uint32_t cp)
@@ -281,13 +297,11 @@ unsigned jinja_map_case(uint32_t cp, enum jinja_case to, uint32_t out[3])
     return 1;
 }
 
-/* Case_Ignorable: marks, modifiers, format characters and the punctuation that stands inside words. */
 static bool is_case_ignorable(uint32_t cp)
 {
     enum run_class c = class_of(cp);
 
-    return c == RUN_IGNORABLE || c == RUN_FORMAT || c == RUN_MODIFIER || cp == '\'' || cp == '.' ||
-           cp == ':' || cp == 0xb7 || cp == 0x2018 || cp == 0x2019 || cp == 0x2024 || cp == 0x2027;
+    return c == RUN_IGNORABLE || c == RUN_FORMAT || c == RUN_MODIFIER || c == RUN_SMALL_MODIFIER;
 }
 
 bool jinja_final_sigma(const char *text, size_t len, size_t at)

@@ -235,7 +235,8 @@ static void sip_round(uint64_t v[4])
     v[2] = rotl(v[2], 32);
 }
 
-/* SipHash-1-3 (Aumasson and Bernstein): cheap, and keyed so that keys cannot be chosen to collide. */
+/* SipHash-1-3 (Aumasson and Bernstein): cheap, and keyed so that keys cannot be chosen to collide.
+ */
 static uint64_t sip13(const uint64_t key[2], const void *data, size_t len)
 {
     uint64_t v[4] = {key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
@@ -480,7 +481,8 @@ bool jinja_dict_put_name(struct jinja_arena *arena, struct jinja_dict *dict, con
     return jinja_str_view(key, strlen(key), &k) && jinja_dict_put(arena, dict, k, value);
 }
 
-const struct jinja_value *jinja_dict_find(const struct jinja_dict *dict, const struct jinja_value *key)
+const struct jinja_value *jinja_dict_find(const struct jinja_dict *dict,
+                                          const struct jinja_value *key)
 {
     const struct jinja_pair *pair = find_pair(dict, key);
 

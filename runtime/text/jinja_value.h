@@ -95,7 +95,8 @@ struct jinja_arena *jinja_arena_create(size_t cap_bytes);
 void jinja_arena_destroy(struct jinja_arena *arena);
 /* NULL when the cap is reached or there is no memory. align is 1 or 8. */
 void *jinja_arena_alloc(struct jinja_arena *arena, size_t size_bytes, size_t align);
-/* If the allocation ending at `end` is the newest and there is room behind it, grows it in place. */
+/* If the allocation ending at `end` is the newest and there is room behind it, grows it in place.
+ */
 bool jinja_arena_extend(struct jinja_arena *arena, const void *end, size_t extra_bytes);
 /* Gives back the tail of the newest allocation, which ended at `end` and now ends at `new_end`. */
 void jinja_arena_trim(struct jinja_arena *arena, const void *end, const void *new_end);
@@ -141,7 +142,8 @@ bool jinja_dict_put(struct jinja_arena *arena, struct jinja_dict *dict, struct j
 bool jinja_dict_put_name(struct jinja_arena *arena, struct jinja_dict *dict, const char *key,
                          struct jinja_value value);
 /* NULL when absent. */
-const struct jinja_value *jinja_dict_find(const struct jinja_dict *dict, const struct jinja_value *key);
+const struct jinja_value *jinja_dict_find(const struct jinja_dict *dict,
+                                          const struct jinja_value *key);
 const struct jinja_value *jinja_dict_find_str(const struct jinja_dict *dict, const char *key,
                                               size_t len_bytes);
 

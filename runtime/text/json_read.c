@@ -253,7 +253,8 @@ static bool read_object(struct reader *r, unsigned depth, struct jinja_value *ou
     }
 }
 
-static bool read_word(struct reader *r, const char *word, struct jinja_value v, struct jinja_value *out)
+static bool read_word(struct reader *r, const char *word, struct jinja_value v,
+                      struct jinja_value *out)
 {
     size_t n = strlen(word);
 
@@ -289,10 +290,11 @@ static bool read_value(struct reader *r, unsigned depth, struct jinja_value *out
     }
 }
 
-bool json_read(struct jinja_arena *arena, const char *text, size_t len_bytes, struct jinja_value *out,
-               struct json_read_error *out_err)
+bool json_read(struct jinja_arena *arena, const char *text, size_t len_bytes,
+               struct jinja_value *out, struct json_read_error *out_err)
 {
-    struct reader r = {.arena = arena, .text = text, .p = text, .end = text + len_bytes, .err = out_err};
+    struct reader r = {
+        .arena = arena, .text = text, .p = text, .end = text + len_bytes, .err = out_err};
 
     *out = (struct jinja_value){.kind = JINJA_MISSING};
     *out_err = (struct json_read_error){0};

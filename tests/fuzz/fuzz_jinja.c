@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Templates and contexts. The input is a template, then optionally a NUL byte and a JSON context. The
-// template is compiled, opened and rendered under small limits; then the compiled bytes are damaged in
-// a way that depends on the input and opened and rendered again.
+// Templates and contexts. The input is a template, then optionally a NUL byte and a JSON context.
+// The template is compiled, opened and rendered under small limits; then the compiled bytes are
+// damaged in a way that depends on the input and opened and rendered again.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,11 +15,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void render(const struct jinja_blob *blob, const struct jinja_value *context)
 {
-    static const struct jinja_options options = {.limits = {.max_steps = 200000,
-                                                            .max_output_bytes = 1 << 20,
-                                                            .max_memory_bytes = 16 << 20},
-                                                 .have_now = true,
-                                                 .now_unix_s = 1000000000};
+    static const struct jinja_options options = {
+        .limits = {.max_steps = 200000, .max_output_bytes = 1 << 20, .max_memory_bytes = 16 << 20},
+        .have_now = true,
+        .now_unix_s = 1000000000};
     struct jinja_template tmpl;
     struct jinja_output out;
     struct jinja_error err;
@@ -31,7 +30,8 @@ static void render(const struct jinja_blob *blob, const struct jinja_value *cont
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char plain[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"h\\u00e9\"}], \"n\": 2.5}";
+    static const char plain[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"h\\u00e9\"}], \"n\": 2.5}";
     const char *text = (const char *)data, *nul = size ? memchr(text, 0, size) : NULL;
     struct jinja_arena *arena = jinja_arena_create(16 << 20);
     struct jinja_value context;

@@ -4,7 +4,8 @@
 
     compare.py RENDER TEMPLATES_FOLDER [-v]
 
-RENDER is the built tests/jinja/render program. Every template is rendered under three conversations.
+RENDER is the built tests/jinja/render program. Every template is rendered under three conversations
+(plain; system and turns; tools and calls), then under further ones that reach other branches.
 Exit status 77 (skipped) when the folder or jinja2 3.1.6 is missing. Both sides failing counts as equal
 when the message is the same for errors that a template raises itself, and when both fail otherwise.
 """
@@ -64,12 +65,35 @@ WITH_TOOLS = {"tools": TOOLS, "messages": [
     {"role": "tool", "name": "add", "tool_call_id": "call00002", "content": "3.5"},
     {"role": "assistant", "content": "21 degrees; 3.5."},
     {"role": "user", "content": "Thanks."}]}
+ONE_CALL = {"tools": TOOLS, "functions": TOOLS, "datetime": "2026-02-01", "enable_thinking": False,
+            "messages": [
+                {"role": "user", "content": "Weather?"},
+                {"role": "assistant", "content": None, "tool_calls": [
+                    call("get_weather", {"location": "Oslo", "unit": "celsius"}, "call00003")]},
+                {"role": "tool", "name": "get_weather", "tool_call_id": "call00003", "content": "-3"},
+                {"role": "assistant", "content": "Cold."}, {"role": "user", "content": "And now?"}]}
+PARTS = {"enable_thinking": True, "reasoning_effort": "high", "documents": [
+    {"title": "T", "text": "Some text."}], "messages": [
+        {"role": "system", "content": [{"type": "text", "text": "Be kind."}]},
+        {"role": "user", "content": [{"type": "text", "text": "One "}, {"type": "text", "text": "two"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Three"}], "thinking": "hm",
+         "reasoning": "why", "reasoning_content": "because"},
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}]}
+STRING_ARGUMENTS = {"tools": TOOLS[1:], "messages": [
+    {"role": "developer", "content": "Add."}, {"role": "user", "content": "1+2"},
+    {"role": "assistant", "content": "", "tool_calls": [call("add", "{\"a\": 1, \"b\": 2}", "call00004")]},
+    {"role": "tool", "content": [{"type": "text", "text": "3"}], "tool_call_id": "call00004"},
+    {"role": "assistant", "content": "3", "tool_calls": []}]}
+BAD_TURNS = {"messages": [{"role": "assistant", "content": "first"}, {"role": "nobody", "content": "x"}]}
+NOTHING = {"messages": []}
+CONVERSATIONS = (PLAIN, TURNS, WITH_TOOLS)
+FURTHER = (ONE_CALL, PARTS, STRING_ARGUMENTS, BAD_TURNS, NOTHING)
 COMMON = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
 
 def contexts():
     out = []
-    for conversation in (PLAIN, TURNS, WITH_TOOLS):
+    for conversation in CONVERSATIONS + FURTHER:
         # transformers passes these two always
         context = {"tools": None, "documents": None}
         context.update(COMMON)
@@ -110,23 +134,26 @@ def main():
                           check=True)
     answers = iter(json.loads(done.stdout))
     env = oracle.environment(NOW)
-    differ = errors = 0
+    differ, errors = [0, 0], [0, 0]
     for name in names:
         for number, context in enumerate(contexts()):
             ours, theirs = next(answers), oracle.render(env, sources[name], context)
-            errors += "error" in theirs
+            part = number >= len(CONVERSATIONS)
+            errors[part] += "error" in theirs
             if verbose and "error" in theirs:
                 print(f"  both fail: {name}:{number}: {theirs['type']}: {theirs['error']}"
                       f" | line {ours.get('line')}: {ours.get('error')}")
             if same(ours, theirs) or f"{name}:{number}" in EXCEPTED:
                 continue
-            differ += 1
+            differ[part] += 1
             print(f"differs: {name}:{number}\n  ours:   {json.dumps(ours)[:2000]}\n"
                   f"  jinja2: {json.dumps(theirs)[:2000]}")
-    total = 3 * len(names)
-    print(f"{total - differ} of {total} renderings equal ({errors} of them an error on both sides), "
-          f"{len(EXCEPTED)} excepted")
-    return 1 if differ or len(EXCEPTED) > 3 else 0
+    for part, what in enumerate((CONVERSATIONS, FURTHER)):
+        total = len(what) * len(names)
+        print(f"{total - differ[part]} of {total} {'further ' if part else ''}renderings equal "
+              f"({errors[part]} of them an error on both sides)")
+    print(f"{len(EXCEPTED)} excepted")
+    return 1 if any(differ) or len(EXCEPTED) > 3 else 0
 
 
 if __name__ == "__main__":

@@ -12,22 +12,33 @@ import unicodedata
 LAST = 0x110000
 OTHER, PRINT, IGNORABLE, FORMAT, UPPER, LOWER, TITLE, MODIFIER, LETTER, DECIMAL, NUMBER = range(11)
 EVEN_UPPER, ODD_UPPER = 11, 12  # upper and lower case take turns
-SMALL_LETTER = 13  # a letter of another category that counts as lower case
+SMALL_MODIFIER, SMALL_LETTER = 13, 14  # letters of other categories that count as lower case
+NUMBER_LETTER = 15  # Han numerals
+
+
+def ignorable(c):
+    """Case_Ignorable: the rule for final sigma looks through it. Seen through that very rule."""
+    return ("a" + c + "\u03a3").lower()[-1] == "\u03c2" != ("." + c + "\u03a3").lower()[-1]
 
 
 def class_of(cp):
     c = chr(cp)
     cat = unicodedata.category(c)
     if cat in ("Lm", "Lo") and c.islower():
-        return SMALL_LETTER
-    if cat in ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd"):
-        return {"Lu": UPPER, "Ll": LOWER, "Lt": TITLE, "Lm": MODIFIER, "Lo": LETTER, "Nd": DECIMAL}[cat]
+        return SMALL_MODIFIER if ignorable(c) else SMALL_LETTER
+    if ignorable(c):
+        if cat == "Lm":
+            return MODIFIER
+        assert cat[0] != "L" and cat[0] != "N"
+        return IGNORABLE if c.isprintable() else FORMAT
+    if cat == "Lo" and c.isnumeric():
+        return NUMBER_LETTER
+    if cat in ("Lu", "Ll", "Lt", "Lo", "Nd"):
+        return {"Lu": UPPER, "Ll": LOWER, "Lt": TITLE, "Lo": LETTER, "Nd": DECIMAL}[cat]
+    if cat == "Lm":
+        return LETTER
     if cat in ("Nl", "No"):
         return NUMBER
-    if cat == "Cf":
-        return FORMAT
-    if cat in ("Mn", "Me", "Sk"):
-        return IGNORABLE
     return PRINT if c.isprintable() else OTHER
 
 
@@ -85,7 +96,7 @@ def main():
     line = ""
     for first, cls in runs():
         item = "RUN(0x%X, %d)" % (first, cls)
-        if len(line) + len(item) > 98:
+        if len(line) + len(item) > 99:
             w(line + "\n")
             line = ""
         line += (" " if line else "") + item
@@ -94,7 +105,7 @@ def main():
         line = ""
         for row in mapping(convert):
             item = "%s(0x%X, 0x%X, %d, %d)" % ((name,) + row)
-            if len(line) + len(item) > 98:
+            if len(line) + len(item) > 99:
                 w(line + "\n")
                 line = ""
             line += (" " if line else "") + item
@@ -109,7 +120,7 @@ def main():
         cells = [ord(c) for c in upper] + [0] * (3 - len(upper))
         cells += [ord(c) for c in title] + [0] * (3 - len(title))
         item = "SPECIAL(0x%X, %s)" % (cp, ", ".join("0x%X" % c if c else "0" for c in cells))
-        if len(line) + len(item) > 98:
+        if len(line) + len(item) > 99:
             w(line + "\n")
             line = ""
         line += (" " if line else "") + item

@@ -5,9 +5,9 @@
  *   render NOW < request.json > answers.json
  *
  * The request is {"templates": {name: source}, "contexts": [context, ...]} or
- * {"items": [{"template": source, "context": context}, ...]}; the answer is, in the same order, a list
- * of {"output": text} or {"error": message, "code": name, "line": n}. NOW is the Unix time that
- * strftime_now shows.
+ * {"items": [{"template": source, "context": context}, ...]}; the answer is, in the same order, a
+ * list of {"output": text} or {"error": message, "code": name, "line": n}. NOW is the Unix time
+ * that strftime_now shows.
  */
 #include <jansson.h>
 #include <stdio.h>

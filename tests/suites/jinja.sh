@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The template engine against jinja2 itself, on published chat templates.
-# Needs jinja2 3.1.6 in the test environment and the
-# templates in ../shared/data/chat_templates beside the source folder; without them it skips.
+# The template engine against jinja2 itself, on published chat templates and on random templates. Needs
+# jinja2 3.1.6 in the test environment, and for the first the folder ../shared/data/chat_templates
+# beside the source folder; skips what it lacks.
 
 . "$INFC_SRC/tests/lib/t.sh"
 
@@ -26,4 +26,5 @@ if [ -d "$templates" ]; then
 else
     t_skip chat-templates "no $templates"
 fi
+t_check random-templates "$python" "$INFC_SRC/tests/jinja/random_compare.py" ./render 1500 1
 t_end
