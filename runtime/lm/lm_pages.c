@@ -399,13 +399,15 @@ void lm_seq_cut(struct lm_pages *p, struct lm_seq *s, uint32_t n)
     uint32_t keep =
         n / p->o.page_tokens; /* whole pages; the one that n is in may go on being ours alone */
     bool own = n % p->o.page_tokens && keep >= s->n_published;
-    if (first_needed(p, n) < s->first_page) { /* what the window needs was given back */
+    uint32_t computed = own ? n : keep * p->o.page_tokens;
+    if (s->n_published > keep) s->n_published = keep;
+    if (first_held(p, s, computed) <
+        s->first_page) { /* what is needed from now on was given back */
         lm_seq_release(p, s);
         return;
     }
     for (uint32_t i = s->n_pages; i-- > keep + own;) unhold(p, s->page_of[i]);
     s->n_pages = keep + own;
-    if (s->n_published > keep) s->n_published = keep;
-    s->n_computed = own ? n : keep * p->o.page_tokens;
+    s->n_computed = computed;
     if (s->n_found > s->n_computed) s->n_found = s->n_computed;
 }
