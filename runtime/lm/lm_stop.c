@@ -13,7 +13,6 @@ static int check(const struct lm_stop_text *strings, size_t n, size_t *bytes,
 {
     if (n > LM_MAX_STOPS)
         return rt_fail(st, INFR_BAD_INPUT, "%zu stop strings; there can be %u", n, LM_MAX_STOPS);
-    *bytes = 0;
     for (size_t i = 0; i < n; i++) {
         if (!strings[i].n || strings[i].n > LM_MAX_STOP_BYTES)
             return rt_fail(st, INFR_BAD_INPUT, "stop string %zu has %zu bytes; it can have 1 to %u",
@@ -39,7 +38,7 @@ static void fill_fall(struct lm_stop_string *s)
 int lm_stop_init(struct lm_stop *s, const struct lm_stop_text *strings, size_t n, bool include,
                  struct infr_status *st)
 {
-    size_t bytes, most = 0;
+    size_t bytes = 0, most = 0;
     *s = (struct lm_stop){.include = include};
     int code = check(strings, n, &bytes, st);
     if (code || !n) return code;
