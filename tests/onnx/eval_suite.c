@@ -323,6 +323,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (!strncmp(argv[i], "--rtol=", 7)) g_rtol = atof(argv[i] + 7);
         else if (!strncmp(argv[i], "--atol=", 7)) g_atol = atof(argv[i] + 7);
+        else if (!strncmp(argv[i], "--scaled=", 9)) g_scaled = atof(argv[i] + 9);
         else if (!strncmp(argv[i], "--plan=v", 8))
             g_level = argv[i][8] == '2'   ? INFR_ISA_V2
                       : argv[i][8] == '3' ? INFR_ISA_V3
