@@ -54,6 +54,7 @@ static bool parse_list(struct parser *p, const struct ir_type *t, int64_t elems,
     return ok;
 }
 
+/* want: the bytes it must have; SIZE_MAX: any. */
 static bool parse_resource(struct parser *p, size_t want, const void **data, size_t *n_bytes)
 {
     int64_t offset, bytes;
@@ -62,7 +63,7 @@ static bool parse_resource(struct parser *p, size_t want, const void **data, siz
         !lex_int(x, &offset) || !lex_expect(x, ',') || !lex_expect_word(x, "bytes") ||
         !lex_expect(x, '=') || !lex_int(x, &bytes) || !lex_expect(x, ')'))
         return false;
-    if (bytes < 0 || (size_t)bytes != want)
+    if (bytes < 0 || (want != SIZE_MAX && (size_t)bytes != want))
         return lex_fail(x, "the type does not take %lld bytes", (long long)bytes);
     if (offset < 0 || offset % RESOURCE_ALIGN)
         return lex_fail(x, "offset must be a multiple of %d", RESOURCE_ALIGN);
@@ -150,6 +151,13 @@ static bool parse_check(struct parser *p)
     c.message = arena_strdup(&p->m->arena, message);
     vec_push(&p->m->arena, &p->m->checks, c);
     return true;
+}
+
+/* A language model's text section, as it goes into the engine. */
+static bool parse_text_section(struct parser *p)
+{
+    if (p->m->text) return lex_fail(&p->x, "a second text section");
+    return lex_expect(&p->x, '=') && lex_expect_word(&p->x, "resource") && parse_resource(p, SIZE_MAX, &p->m->text, &p->m->n_text_bytes);
 }
 
 static bool parse_meta(struct parser *p)
@@ -253,7 +261,8 @@ static bool parse_items(struct parser *p)
         else if (lex_accept_word(x, "sym")) ok = parse_sym(p);
         else if (lex_accept_word(x, "check")) ok = parse_check(p);
         else if (lex_accept_word(x, "meta")) ok = parse_meta(p);
-        else ok = lex_fail(x, "expected func, const, sym, check, meta or `}`");
+        else if (lex_accept_word(x, "text")) ok = parse_text_section(p);
+        else ok = lex_fail(x, "expected func, const, sym, check, meta, text or `}`");
         if (!ok) return false;
     }
     return lex_peek(x) == 0 && x->p == x->end ? true

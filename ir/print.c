@@ -286,6 +286,18 @@ static void put_elements(struct printer *p, const struct ir_const *c, size_t ele
     strbuf_putc(p->out, ']');
 }
 
+/* Bytes that are too many for the text: into the side file, or their hash. */
+static void put_resource(struct printer *p, const void *data, size_t n)
+{
+    if (!p->resources) {
+        strbuf_printf(p->out, "hash(%016llx, bytes=%zu)", (unsigned long long)hash_bytes(data, n, 0), n);
+        return;
+    }
+    while (p->resources->len % RESOURCE_ALIGN) strbuf_putc(p->resources, 0);
+    strbuf_printf(p->out, "resource(offset=%zu, bytes=%zu)", p->resources->len, n);
+    strbuf_putn(p->resources, data, n);
+}
+
 static void put_const(struct printer *p, const struct ir_const *c)
 {
     size_t element = c->type.enc ? 1 : dtype_bytes(c->type.dtype);
@@ -302,13 +314,8 @@ static void put_const(struct printer *p, const struct ir_const *c)
         strbuf_putc(p->out, ')');
     } else if (c->n_bytes <= INLINE_CONST_BYTES) {
         put_elements(p, c, element);
-    } else if (p->resources) {
-        while (p->resources->len % RESOURCE_ALIGN) strbuf_putc(p->resources, 0);
-        strbuf_printf(p->out, "resource(offset=%zu, bytes=%zu)", p->resources->len, c->n_bytes);
-        strbuf_putn(p->resources, c->data, c->n_bytes);
     } else {
-        strbuf_printf(p->out, "hash(%016llx, bytes=%zu)",
-                      (unsigned long long)hash_bytes(c->data, c->n_bytes, 0), c->n_bytes);
+        put_resource(p, c->data, c->n_bytes);
     }
     strbuf_putc(p->out, '\n');
 }
@@ -330,6 +337,11 @@ static void put_header(struct printer *p)
         ir_put_quoted(p->out, m->meta_keys.v[i]);
         strbuf_puts(p->out, " = ");
         ir_put_quoted(p->out, m->meta_values.v[i]);
+        strbuf_putc(p->out, '\n');
+    }
+    if (m->text) {
+        strbuf_puts(p->out, "  text = ");
+        put_resource(p, m->text, m->n_text_bytes);
         strbuf_putc(p->out, '\n');
     }
     for (size_t i = 0; i < dim_sym_count(m->dims); i++) {

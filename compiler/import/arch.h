@@ -91,7 +91,7 @@ struct arch {
     const struct dim *t, *r;   /* rows of the batch, rows whose results are wanted */
     struct ir_value *tokens, *positions, *seq_of, *slots, *page_table, *logit_rows;
     struct ir_value *last;     /* the last position that a row sees: positions, or of its sequence in an encoder */
-    struct ir_value *cos, *sin, *local_cos, *local_sin; /* f32[T, pairs] */
+    struct ir_value *cos, *sin, *local_cos, *local_sin; /* f32, see arch_rotate */
     struct ir_value **k_cache, **v_cache; /* a layer; v_cache NULL where V is part of the K cache */
 };
 
@@ -127,8 +127,6 @@ struct ir_value *arch_softcap(struct arch *a, struct ir_value *x, double softcap
 struct ir_value *arch_reshape(struct arch *a, struct ir_value *x, int n, const int64_t *inner);
 /* Elements [from, from + n) of the last axis. */
 struct ir_value *arch_part(struct arch *a, struct ir_value *x, int64_t from, int64_t n);
-/* Element i, from + step * i, of the last axis. */
-struct ir_value *arch_strided(struct arch *a, struct ir_value *x, int64_t from, int64_t step, int64_t n);
 /* Rotates the first h.rot elements of each head of x [T, H, D]. */
 struct ir_value *arch_rotate(struct arch *a, struct ir_value *x, const struct arch_layer *l);
 struct ir_value *arch_rows_wanted(struct arch *a, struct ir_value *x);
@@ -143,5 +141,7 @@ struct ir_value *arch_attend(struct arch *a, int il, struct ir_value *q, struct 
 
 /* Builds @main; false after diagnostics. */
 bool arch_build(struct arch *a);
+/* gguf_text.c: the module's text section, when the file has a tokenizer. */
+bool arch_add_text(struct arch *a);
 
 #endif

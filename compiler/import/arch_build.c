@@ -160,50 +160,54 @@ struct ir_value *arch_reshape(struct arch *a, struct ir_value *x, int n, const i
     return ir_build_reshape(&a->b, x, n + 1, dims);
 }
 
-struct ir_value *arch_strided(struct arch *a, struct ir_value *x, int64_t from, int64_t step, int64_t n)
+struct ir_value *arch_part(struct arch *a, struct ir_value *x, int64_t from, int64_t n)
 {
     if (!x) return NULL;
     const struct dim *starts[IR_MAX_RANK], *sizes[IR_MAX_RANK];
     int64_t steps[IR_MAX_RANK];
     int rank = x->type.rank;
-    if (from == 0 && step == 1 && last_dim(x) == n) return x;
+    if (from == 0 && last_dim(x) == n) return x;
     for (int i = 0; i < rank; i++) {
         starts[i] = dim_const(a->m->dims, i + 1 == rank ? from : 0);
-        steps[i] = i + 1 == rank ? step : 1;
+        steps[i] = 1;
         sizes[i] = i + 1 == rank ? dim_const(a->m->dims, n) : x->type.dims[i];
     }
     return ir_build_slice(&a->b, x, starts, steps, sizes);
 }
 
-struct ir_value *arch_part(struct arch *a, struct ir_value *x, int64_t from, int64_t n) { return arch_strided(a, x, from, 1, n); }
-
 struct ir_value *arch_rows_wanted(struct arch *a, struct ir_value *x) { return x ? ir_build_gather(&a->b, x, a->logit_rows, 0) : NULL; }
 
 /* ---- rotation ---- */
 
+/* The two elements of each pair in the other order: that axis backwards. */
+static struct ir_value *swapped(struct arch *a, struct ir_value *x, int axis)
+{
+    const struct dim *starts[4];
+    int64_t steps[4];
+    if (!x) return NULL;
+    for (int i = 0; i < 4; i++) {
+        starts[i] = dim_const(a->m->dims, i == axis);
+        steps[i] = i == axis ? -1 : 1;
+    }
+    return ir_build_slice(&a->b, x, starts, steps, x->type.dims);
+}
+
+/*
+ * x * cos + swapped(x) * (-sin, sin): all of it pointwise but for the swap, so that it becomes one kernel. The tables come
+ * with the shapes that go with pairs [T, H, n, 2] or halves [T, H, 2, n].
+ */
 struct ir_value *arch_rotate(struct arch *a, struct ir_value *x, const struct arch_layer *l)
 {
     if (!x || !l->rope) return x;
     struct ir_builder *b = &a->b;
     bool pairs = a->row->rope == ARCH_ROPE_PAIRS, local = l->local && a->local_cos;
-    int64_t heads = x->type.dims[1]->value, width = x->type.dims[2]->value, n = a->h.rot / 2, tables[2] = {1, n};
-    struct ir_value *c = arch_reshape(a, local ? a->local_cos : a->cos, 2, tables);
-    struct ir_value *s = arch_reshape(a, local ? a->local_sin : a->sin, 2, tables);
-    struct ir_value *u = pairs ? arch_strided(a, x, 0, 2, n) : arch_part(a, x, 0, n);
-    struct ir_value *v = pairs ? arch_strided(a, x, 1, 2, n) : arch_part(a, x, n, n);
-    struct ir_value *uc = ir_build_binary(b, IR_OP_MUL, u, c), *vs = ir_build_binary(b, IR_OP_MUL, v, s);
-    struct ir_value *vc = ir_build_binary(b, IR_OP_MUL, v, c), *us = ir_build_binary(b, IR_OP_MUL, u, s);
-    struct ir_value *p = ir_build_binary(b, IR_OP_SUB, uc, vs), *q = ir_build_binary(b, IR_OP_ADD, vc, us);
-    struct ir_value *all[3] = {p, q, NULL};
-    if (pairs) {
-        int64_t apart[3] = {heads, n, 1}, together[2] = {heads, 2 * n};
-        struct ir_value *both[2] = {arch_reshape(a, p, 3, apart), arch_reshape(a, q, 3, apart)};
-        if (!both[0] || !both[1]) return NULL;
-        all[0] = arch_reshape(a, ir_build_concat(b, 2, both, 3), 2, together);
-    }
-    int count = pairs ? 1 : 2;
-    if (width > 2 * n) all[count++] = arch_part(a, x, 2 * n, width - 2 * n);
-    for (int i = 0; i < count; i++)
-        if (!all[i]) return NULL;
-    return count == 1 ? all[0] : ir_build_concat(b, count, all, 2);
+    int64_t heads = x->type.dims[1]->value, width = x->type.dims[2]->value, n = a->h.rot / 2, axis = pairs ? 3 : 2;
+    int64_t apart[3] = {heads, pairs ? n : 2, pairs ? 2 : n}, together[2] = {heads, 2 * n};
+    struct ir_value *u = arch_reshape(a, arch_part(a, x, 0, 2 * n), 3, apart), *v = swapped(a, u, (int)axis);
+    struct ir_value *c = ir_build_binary(b, IR_OP_MUL, u, local ? a->local_cos : a->cos);
+    struct ir_value *s = ir_build_binary(b, IR_OP_MUL, v, local ? a->local_sin : a->sin);
+    struct ir_value *all[2] = {arch_reshape(a, ir_build_binary(b, IR_OP_ADD, c, s), 2, together)};
+    if (width == 2 * n || !all[0]) return all[0];
+    all[1] = arch_part(a, x, 2 * n, width - 2 * n);
+    return all[1] ? ir_build_concat(b, 2, all, 2) : NULL;
 }

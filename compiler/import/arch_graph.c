@@ -48,7 +48,10 @@ static struct ir_value *ends_of_sequences(struct arch *a)
     return ir_build_reduce(b, IR_OP_REDUCE_MAX, at, 1, &axis, false);
 }
 
-/* cos and sin of the batch's positions, [T, pairs]: angles in f64, because positions are large. */
+/*
+ * cos and sin of the batch's positions, for each of n pairs: angles in f64, because positions are large. Shapes for pairs:
+ * [T, 1, n, 1] and [T, 1, n, 2], the second with its sign; for halves the last two axes change places.
+ */
 static bool tables(struct arch *a, const struct arch_freqs *f, struct ir_value **cos, struct ir_value **sin)
 {
     struct ir_builder *b = &a->b;
@@ -62,6 +65,13 @@ static bool tables(struct arch *a, const struct arch_freqs *f, struct ir_value *
     angle = ir_build_binary(b, IR_OP_MUL, angle, ir_build_constant(b, c));
     *cos = arch_scaled(a, ir_build_cast(b, ir_build_unary(b, IR_OP_COS, angle), DT_F32), f->scale);
     *sin = arch_scaled(a, ir_build_cast(b, ir_build_unary(b, IR_OP_SIN, angle), DT_F32), f->scale);
+    bool pairs = a->row->rope == ARCH_ROPE_PAIRS;
+    int64_t each[3] = {1, pairs ? f->n : 1, pairs ? 1 : f->n}, two[2] = {pairs ? 1 : 2, pairs ? 2 : 1};
+    static const float signs[2] = {-1, 1};
+    struct ir_const *k = ir_const_make(a->m, "rope_signs", ir_type_static(a->m, DT_F32, 2, two), signs, sizeof signs, false);
+    *cos = arch_reshape(a, *cos, 3, each);
+    *sin = arch_reshape(a, *sin, 3, each);
+    *sin = ir_build_binary(b, IR_OP_MUL, *sin, ir_build_constant(b, k));
     return *cos && *sin;
 }
 

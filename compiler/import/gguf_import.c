@@ -47,6 +47,7 @@ static bool import_arch(struct arch *a, const struct import_options *o)
     a->kv_dtype = o && o->kv_dtype ? o->kv_dtype : DT_F16;
     if (!arch_read_hparams(a, o ? o->context : 0) || !arch_build(a)) return false;
     describe(a);
+    if (!arch_add_text(a)) return false;
     return ir_verify_module(a->m, a->diag);
 }
 
