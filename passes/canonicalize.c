@@ -130,8 +130,9 @@ static bool drop_broadcast(struct ir_op *op)
         struct ir_value *v = ir_operand(op, i);
         if (!v->def || v->def->code != IR_OP_BROADCAST) continue;
         struct ir_value *x = ir_operand(v->def, 0);
-        /* another operand must give every stretched dim */
-        bool ok = true;
+        /* another operand must give the rank and every stretched dim */
+        bool ok = false;
+        for (int j = 0; j < op->n_operands; j++) ok = ok || (j == i ? x : ir_operand(op, j))->type.rank == t->rank;
         for (int k = 0; ok && k < t->rank; k++) {
             bool given = dim_is(t->dims[k], 1);
             for (int j = 0; j < op->n_operands && !given; j++) {
