@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/emit_plan.h"
 
+#include "compiler/weight_parts.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -136,6 +138,7 @@ static void put_io(struct emitter *e)
             const struct weight *w = weight_of(e->out, f->input_default[i]);
             row.optional = 1, row.default_offset = w->offset, row.default_bytes = w->n_bytes;
         }
+        if (f->input_state && f->input_state[i]) row.optional = 2;
         vec_push(&e->scratch, &e->inputs, row);
     }
     for (int i = 0; i < f->n_outputs; i++) {
@@ -313,6 +316,10 @@ void weight_read(const struct weight *w, uint64_t at, void *dst, size_t n_bytes)
         return;
     }
     const struct plan_pack *p = &w->pack;
+    if (c->part) {
+        weight_part_read(c, at, dst, n_bytes);
+        return;
+    }
     if (!p->rank) {
         memcpy(dst, (const char *)c->data + at, n_bytes);
         return;

@@ -75,3 +75,52 @@ bool infer_matmul_experts(struct ir_module *m, struct ir_op *op)
     const struct dim *dims[3] = {x->dims[0], ids->dims[1], w->dims[1]};
     return infer_set(m, op, 0, x->dtype, 3, dims);
 }
+
+/* Parts q and, where given, scale and min of operand `first` on: [N/64, groups, k a group, 64] and [N/64, groups, 64]. */
+static bool check_parts(struct ir_module *m, struct ir_op *op, int first, int64_t n, int64_t *out_k)
+{
+    const struct ir_type *q = infer_type(op, first);
+    bool nibbles;
+    if (!infer_rank(m, op, first, 4) || !infer_flag(m, op, "nibbles", false, &nibbles)) return false;
+    for (int i = 0; i < 4; i++)
+        if (!dim_is_const(q->dims[i])) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "parts have constant dims");
+    if (q->dims[0]->value != (n + 63) / 64 || q->dims[3]->value != 64)
+        return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "part q must be in panels of 64 columns");
+    *out_k = q->dims[1]->value * q->dims[2]->value * (nibbles ? 2 : 1);
+    for (int i = first + 1; i < op->n_operands; i++) {
+        if (!ir_operand(op, i)) continue;
+        if (!infer_rank(m, op, i, 3) || !infer_class(m, op, i, INFER_FLOAT)) return false;
+        const struct ir_type *t = infer_type(op, i);
+        if (t->dims[0] != q->dims[0] || t->dims[1] != q->dims[1] || t->dims[2] != q->dims[3])
+            return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "parts do not fit together");
+    }
+    return true;
+}
+
+bool infer_qmatmul(struct ir_module *m, struct ir_op *op)
+{
+    const struct ir_type *x = infer_type(op, 0);
+    const struct dim *dims[IR_MAX_RANK];
+    int64_t n, k;
+    if (x->rank < 1 || !infer_class(m, op, 0, INFER_FLOAT) || !infer_int(m, op, "n", 1, INT32_MAX, 1, &n) ||
+        !check_parts(m, op, 1, n, &k) ||
+        !infer_eq(m, op, x->dims[x->rank - 1], dim_const(m->dims, k), "the dims that are summed over"))
+        return false;
+    for (int i = 0; i < x->rank - 1; i++) dims[i] = x->dims[i];
+    dims[x->rank - 1] = dim_const(m->dims, n);
+    return infer_set(m, op, 0, x->dtype, x->rank, dims);
+}
+
+bool infer_qgather(struct ir_module *m, struct ir_op *op)
+{
+    const struct ir_type *i = infer_type(op, 0);
+    const struct dim *dims[IR_MAX_RANK];
+    int64_t n, k, have;
+    if (!infer_class(m, op, 0, INFER_INT) || !infer_int(m, op, "n", 1, INT32_MAX, 1, &n) ||
+        !infer_int(m, op, "k", 1, INT32_MAX, 1, &k) || !check_parts(m, op, 1, n, &have))
+        return false;
+    if (have != k || i->rank + 1 > IR_MAX_RANK) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "k is not the parts'");
+    for (int a = 0; a < i->rank; a++) dims[a] = i->dims[a];
+    dims[i->rank] = dim_const(m->dims, k);
+    return infer_set(m, op, 0, DT_F32, i->rank + 1, dims);
+}

@@ -63,7 +63,24 @@ struct ir_attr {
  * A constant tensor. `data` is either in the module's arena or inside a mapped file that outlives the module:
  * never written to. Dense row-major, one byte an element below 8 bits. A splat stores one element only.
  */
+struct ir_const;
+
+/*
+ * A constant that is one part of another, encoded one (ir/encoding.h), laid out for kernels: made by passes/quant.c, unpacked
+ * when the weights are written. The encoded constant is [N, K] in groups of `group` along K; columns are padded to panels
+ * of 64: Q [N/64, K/group, group or group/2, 64], SCALE and MIN [N/64, K/group, 64].
+ */
+enum ir_part { IR_PART_Q, IR_PART_SCALE, IR_PART_MIN };
+
+struct ir_const_part {
+    const struct ir_const *from;
+    enum ir_part part;
+    bool nibbles; /* Q: two k a byte, the even one low, plus `zero` */
+    int zero;     /* added to q before it is stored */
+};
+
 struct ir_const {
+    const struct ir_const_part *part; /* NULL: data holds the elements; else data is NULL */
     const char *name;
     struct ir_type type; /* constant dims only */
     const void *data;

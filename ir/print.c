@@ -306,6 +306,13 @@ static void put_const(struct printer *p, const struct ir_const *c)
     strbuf_puts(p->out, ": ");
     put_type(p, &c->type);
     strbuf_puts(p->out, " = ");
+    if (c->part) {
+        static const char *const parts[] = {"q", "scale", "min"};
+        strbuf_printf(p->out, "part(%s of ", parts[c->part->part]);
+        put_const_name(p, c->part->from);
+        strbuf_puts(p->out, ")");
+        return;
+    }
     if (!c->data || element == 0) {
         strbuf_puts(p->out, "opaque");
     } else if (c->splat && c->n_bytes >= element) {

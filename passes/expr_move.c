@@ -209,3 +209,32 @@ struct lp_value *expr_reverse_sequence(struct expr_ctx *c, const struct ir_op *o
     sub[ta] = expr_clamp(c, sub[ta], x->type.dims[ta]);
     return expr_at(c, x, sub);
 }
+
+/* Element e of row i of an encoded constant, from its parts: product and sum each rounded, as the format's decoder does. */
+struct lp_value *expr_qgather(struct expr_ctx *c, const struct ir_op *op, int r, struct lp_value *const *idx)
+{
+    (void)r;
+    struct lp_builder *b = &c->b;
+    const struct ir_value *q = ir_operand(op, 1), *scale = ir_operand(op, 2), *min = ir_operand(op, 3);
+    int rank = op->results[0].type.rank;
+    bool nibbles = ir_attr_int(op, "nibbles", 0);
+    int64_t zero = ir_attr_int(op, "zero", 0), stored = q->type.dims[2]->value, group = nibbles ? 2 * stored : stored;
+    const struct dim *n = dim_const(c->m->dims, ir_attr_int(op, "n", 1));
+    struct lp_value *row = expr_wrap_index(c, expr_at(c, ir_operand(op, 0), idx), n), *e = idx[rank - 1], *at[4];
+    at[0] = lp_binary(b, LP_OP_FLOORDIV, row, lp_index(b, 64)), at[3] = lp_binary(b, LP_OP_MOD, row, lp_index(b, 64));
+    at[1] = lp_binary(b, LP_OP_FLOORDIV, e, lp_index(b, group));
+    struct lp_value *k = lp_binary(b, LP_OP_MOD, e, lp_index(b, group)), *v;
+    at[2] = nibbles ? lp_binary(b, LP_OP_FLOORDIV, k, lp_index(b, 2)) : k;
+    v = expr_at(c, q, at);
+    if (nibbles) {
+        struct lp_type t = lp_scalar(DT_U8);
+        struct lp_value *odd = lp_binary(b, LP_OP_NE, lp_binary(b, LP_OP_MOD, k, lp_index(b, 2)), c->zero);
+        v = lp_select(b, odd, lp_binary(b, LP_OP_SHR, v, lp_const_i(b, t, 4)), lp_binary(b, LP_OP_AND, v, lp_const_i(b, t, 15)));
+    }
+    v = lp_cast(b, v, DT_F32);
+    if (zero) v = lp_binary(b, LP_OP_SUB, v, lp_const_f(b, lp_scalar(DT_F32), (double)zero));
+    struct lp_value *group_at[3] = {at[0], at[1], at[3]};
+    if (scale) v = lp_binary(b, LP_OP_MUL, v, lp_cast(b, expr_at(c, scale, group_at), DT_F32));
+    if (min) v = lp_binary(b, LP_OP_ADD, v, lp_cast(b, expr_at(c, min, group_at), DT_F32));
+    return v;
+}

@@ -326,6 +326,7 @@ static void group_block(struct grouper *g, struct ir_block *b)
         prev = op->prev;
         bool used = (ir_op_traits(op) & IR_T_TERM) || op->code == IR_OP_IF || ir_op_has_effect(op);
         for (int i = 0; i < op->n_results; i++) used = used || op->results[i].uses;
+        used = used || (op->code == IR_OP_GROUP && op->regions[0]->first && (ir_op_traits(op->regions[0]->first) & IR_T_STATE));
         if (!used) ir_op_erase(op);
         else if (!is_leaf(op) && !cluster_of(op)) outline(g, cluster_new(g, op));
     }

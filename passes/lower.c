@@ -6,7 +6,7 @@
 
 #include "passes/lower_group.h"
 
-static lower_fn *const lower_table[] = {lower_matmul, lower_conv, lower_pool, lower_rows, lower_scatter, lower_topk, lower_rnn, lower_generic};
+static lower_fn *const lower_table[] = {lower_matmul, lower_conv, lower_pool, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic};
 
 int lower_operand_of(const struct lower_ctx *l, const struct ir_value *v)
 {

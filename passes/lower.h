@@ -33,7 +33,7 @@ enum lower_result { LOWER_DONE, LOWER_NOT_MINE, LOWER_FAILED };
 
 /* A schedule family: builds l->k (created, buffers bound) or says that the group is not its. */
 typedef enum lower_result lower_fn(struct lower_ctx *l);
-lower_fn lower_matmul, lower_conv, lower_pool, lower_rows, lower_scatter, lower_topk, lower_rnn, lower_generic;
+lower_fn lower_matmul, lower_conv, lower_pool, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic;
 
 /* Helpers for schedules. */
 int lower_operand_buf(const struct lower_ctx *l, const struct ir_value *block_arg); /* buffer number */

@@ -14,6 +14,7 @@
 #include "passes/tile_shape.h"
 
 #define PREFETCH_BYTES 2048 /* how far ahead of the K loop a packed panel is asked for */
+#define QUANT_PREFETCH_BYTES 8192 /* the same for encoded weights, which few rows read at the speed of memory */
 #define ROW_BLOCK 96 /* rows a slice does with one panel, rounded down to a multiple of MR */
 
 struct mm {
@@ -23,6 +24,9 @@ struct mm {
     int rank;                        /* of the result */
     const struct dim *m, *n, *k;     /* m: all rows when flat */
     int panel;                       /* P, or NR when b is not packed */
+    bool quant, nibbles;             /* b is an encoded constant's parts (op qmatmul) */
+    int scale, min, zero;            /* buffers of the parts, -1: none */
+    int64_t group;                   /* k of one scale */
     int mr, nr;
     enum dtype acc;
     struct lp_value *batch[IR_MAX_RANK]; /* coordinates of the batch axes, when not flat */
@@ -42,7 +46,8 @@ static bool epilogue_is_flat(const struct lower_ctx *l)
     const struct ir_type *t = &l->anchor->results[0].type;
     for (int i = 0; i < l->body->n_args; i++) {
         const struct ir_value *v = l->body->args[i];
-        bool feeds_anchor = v == ir_operand(l->anchor, 0) || v == ir_operand(l->anchor, 1);
+        bool feeds_anchor = false;
+        for (int k = 0; k < l->anchor->n_operands; k++) feeds_anchor = feeds_anchor || v == ir_operand(l->anchor, k);
         bool elsewhere = false;
         for (const struct ir_use *u = v->uses; u; u = u->next) elsewhere = elsewhere || u->user != l->anchor;
         if (feeds_anchor && !elsewhere) continue;
@@ -128,6 +133,82 @@ static struct lp_value *zero_tile(struct mm *t, int rows)
     return dtype_is_float(t->acc) ? lp_const_f(&t->l->e.b, ty, 0) : lp_const_i(&t->l->e.b, ty, 0);
 }
 
+/* Stored q of the panel at k (or the pair k, k + 1 when nibbles) as f32 rows w[0], w[1]. */
+static void load_q(struct mm *t, struct lp_value *panel, int col, struct lp_value *g, struct lp_value *i, struct lp_value **w)
+{
+    struct lp_builder *b = &t->l->e.b;
+    struct lp_value *idx[4] = {panel, g, i, lp_index(b, col)};
+    struct lp_value *q = lp_load_tile(b, t->b, idx, 1, t->nr, 0, 3, NULL, NULL);
+    int n = 1;
+    w[0] = q;
+    if (t->nibbles) {
+        w[0] = lp_binary(b, LP_OP_AND, q, lp_const_i(b, lp_vector(DT_U8, t->nr), 15));
+        w[1] = lp_binary(b, LP_OP_SHR, q, lp_const_i(b, lp_vector(DT_U8, t->nr), 4));
+        n = 2;
+    }
+    for (int k = 0; k < n; k++) {
+        w[k] = lp_cast(b, w[k], DT_F32);
+        if (t->zero) w[k] = lp_binary(b, LP_OP_SUB, w[k], lp_const_f(b, lp_vector(DT_F32, t->nr), t->zero));
+    }
+}
+
+static struct lp_value *load_group(struct mm *t, int buf, struct lp_value *panel, int col, struct lp_value *g)
+{
+    struct lp_builder *b = &t->l->e.b;
+    struct lp_value *idx[3] = {panel, g, lp_index(b, col)};
+    return lp_cast(b, lp_load_tile(b, buf, idx, 1, t->nr, 0, 2, NULL, NULL), DT_F32);
+}
+
+/*
+ * K loop over an encoded b: groups, then their k; each weight is taken apart in registers (q * scale + min) and used once a
+ * tile. The chain of every output element is over k in order, for every number of rows.
+ */
+static struct lp_value *contract_quant(struct mm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *panel, int col)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    const struct ir_type *q = &ir_operand(t->l->anchor, 1)->type;
+    struct lp_value *acc = zero_tile(t, rows), *scale = NULL, *min = NULL, *w[2];
+    struct lp_op *groups = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, q->dims[1]->value), 1, 1, &acc);
+    struct lp_value *g = groups->regions[0]->args[0];
+    if (t->scale >= 0) scale = load_group(t, t->scale, panel, col, g);
+    if (t->min >= 0) min = load_group(t, t->min, panel, col, g);
+    acc = groups->regions[0]->args[1];
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, q->dims[2]->value), 1, 1, &acc);
+    struct lp_value *i = loop->regions[0]->args[0];
+    acc = loop->regions[0]->args[1];
+    int elem = (int)dtype_bytes(q->dtype);
+    struct lp_value *ahead[4] = {panel, g, lp_binary(b, LP_OP_ADD, i, lp_index(b, QUANT_PREFETCH_BYTES / (64 * elem))), lp_index(b, col)};
+    lp_prefetch(b, t->b, ahead);
+    load_q(t, panel, col, g, i, w);
+    struct lp_value *base = expr_imul(e, g, lp_index(b, t->group));
+    for (int k = 0; k < (t->nibbles ? 2 : 1); k++) {
+        struct lp_value *x = w[k];
+        if (scale) x = min ? lp_fma(b, x, scale, min) : lp_binary(b, LP_OP_MUL, x, scale);
+        struct lp_value *at = t->nibbles ? lp_binary(b, LP_OP_MUL, i, lp_index(b, 2)) : i;
+        if (k) at = lp_binary(b, LP_OP_ADD, at, e->one);
+        at = lp_binary(b, LP_OP_ADD, base, at);
+        acc = lp_mma(b, acc, load_a(t, row, at, rows, nrows), x, 1);
+    }
+    expr_for_end(e, loop, &acc);
+    expr_for_end(e, groups, loop->results);
+    return groups->results[0];
+}
+
+static struct lp_value *contract_dense(struct mm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *panel, int col,
+                                       struct lp_value *ncols)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_value *acc = zero_tile(t, rows);
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, expr_dim(e, t->k), 1, 1, &acc);
+    struct lp_value *k = loop->regions[0]->args[0];
+    if (t->packed) prefetch_b(t, panel, col, k);
+    struct lp_value *a = load_a(t, row, k, rows, nrows), *b = load_b(t, panel, col, k, ncols);
+    struct lp_value *next = lp_mma(&e->b, loop->regions[0]->args[1], a, b, 1);
+    expr_for_end(e, loop, &next);
+    return loop->results[0];
+}
+
 /* One tile: K loop, epilogue, store. nrows NULL: all rows are there. */
 static void emit_tile(struct mm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *panel, int col)
 {
@@ -138,14 +219,8 @@ static void emit_tile(struct mm *t, struct lp_value *row, int rows, struct lp_va
     bool cut = !(dim_is_const(t->n) && t->n->value % t->panel == 0);
     struct lp_value *ncols = NULL;
     if (cut) ncols = lp_binary(&e->b, LP_OP_MAX, lp_binary(&e->b, LP_OP_SUB, expr_dim(e, t->n), first_col), e->zero);
-    struct lp_value *acc = zero_tile(t, rows);
-    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, expr_dim(e, t->k), 1, 1, &acc);
-    struct lp_value *k = loop->regions[0]->args[0];
-    if (t->packed) prefetch_b(t, panel, col, k);
-    struct lp_value *a = load_a(t, row, k, rows, nrows), *b = load_b(t, panel, col, k, ncols);
-    struct lp_value *next = lp_mma(&e->b, loop->regions[0]->args[1], a, b, 1);
-    expr_for_end(e, loop, &next);
-    struct lp_value *v = lp_cast(&e->b, loop->results[0], l->anchor->results[0].type.dtype);
+    struct lp_value *acc = t->quant ? contract_quant(t, row, rows, nrows, panel, col) : contract_dense(t, row, rows, nrows, panel, col, ncols);
+    struct lp_value *v = lp_cast(&e->b, acc, l->anchor->results[0].type.dtype);
     struct lp_value *idx[IR_MAX_RANK];
     int rank = t->flat ? 2 : t->rank;
     for (int i = 0; i < rank - 2; i++) idx[i] = t->batch[i];
@@ -171,6 +246,34 @@ static void emit_columns(struct mm *t, struct lp_value *row, int rows, struct lp
     }
 }
 
+/* 1 .. MR - 1 rows, known at run time: one row (decoding) and up to four have tiles of their own. */
+static void emit_rest(struct mm *t, struct lp_value *row, struct lp_value *rest, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_op *one = lp_if_begin(b, lp_binary(b, LP_OP_EQ, rest, e->one), 0, NULL);
+    size_t mark = expr_scope_push(e);
+    emit_columns(t, row, 1, NULL, panel);
+    expr_scope_pop(e, mark);
+    lp_if_else(b, one, NULL);
+    if (t->mr > 4) {
+        struct lp_op *few = lp_if_begin(b, lp_binary(b, LP_OP_LE, rest, lp_index(b, 4)), 0, NULL);
+        mark = expr_scope_push(e);
+        emit_columns(t, row, 4, rest, panel);
+        expr_scope_pop(e, mark);
+        lp_if_else(b, few, NULL);
+        mark = expr_scope_push(e);
+        emit_columns(t, row, t->mr, rest, panel);
+        expr_scope_pop(e, mark);
+        lp_if_end(b, few, NULL);
+    } else {
+        mark = expr_scope_push(e);
+        emit_columns(t, row, t->mr, rest, panel);
+        expr_scope_pop(e, mark);
+    }
+    lp_if_end(b, one, NULL);
+}
+
 /* Rows [lo, hi): full tiles, then what is left (hi - lo) mod MR: known at build time or bounded at run time. */
 static void emit_rows(struct mm *t, struct lp_value *lo, struct lp_value *hi, struct lp_value *panel)
 {
@@ -186,16 +289,39 @@ static void emit_rows(struct mm *t, struct lp_value *lo, struct lp_value *hi, st
     struct lp_op *branch = lp_if_begin(b, lp_binary(b, LP_OP_GT, rest, e->zero), 0, NULL);
     size_t mark = expr_scope_push(e);
     if (dim_is_const(t->m)) emit_columns(t, full, (int)(t->m->value % t->mr), NULL, panel);
-    else emit_columns(t, full, t->mr, rest, panel);
+    else emit_rest(t, full, rest, panel);
     expr_scope_pop(e, mark);
     lp_if_else(b, branch, NULL);
     lp_if_end(b, branch, NULL);
+}
+
+/* A qmatmul: always flat, in panels of 64 columns. */
+static bool setup_quant(struct mm *t)
+{
+    struct lower_ctx *l = t->l;
+    const struct ir_op *op = l->anchor;
+    if (!op || op->code != IR_OP_QMATMUL || !lower_tile_epilogue_ok(l) || !epilogue_is_flat(l)) return false;
+    const struct ir_type *xt = &ir_operand(op, 0)->type, *q = &ir_operand(op, 1)->type;
+    for (int i = 0; i < op->n_operands; i++)
+        if (ir_operand(op, i) && lower_operand_of(l, ir_operand(op, i)) < 0) return false;
+    if (xt->dtype != DT_F32 || xt->rank < 2) return false;
+    t->a = lower_operand_of(l, ir_operand(op, 0)), t->b = lower_operand_of(l, ir_operand(op, 1));
+    t->scale = lower_operand_of(l, ir_operand(op, 2)), t->min = lower_operand_of(l, ir_operand(op, 3));
+    t->rank = xt->rank, t->acc = DT_F32;
+    t->quant = t->packed = t->flat = true;
+    t->nibbles = ir_attr_int(op, "nibbles", 0);
+    t->zero = (int)ir_attr_int(op, "zero", 0);
+    t->group = q->dims[2]->value * (t->nibbles ? 2 : 1);
+    t->k = xt->dims[xt->rank - 1];
+    t->n = op->results[0].type.dims[xt->rank - 1];
+    return true;
 }
 
 static bool setup(struct mm *t)
 {
     struct lower_ctx *l = t->l;
     const struct ir_op *op = l->anchor;
+    if (setup_quant(t)) return true;
     if (!op || op->code != IR_OP_MATMUL || !lower_tile_epilogue_ok(l)) return false;
     const struct ir_type *at = &ir_operand(op, 0)->type, *bt = &ir_operand(op, 1)->type;
     t->a = lower_operand_of(l, ir_operand(op, 0)), t->b = lower_operand_of(l, ir_operand(op, 1));
@@ -246,10 +372,10 @@ enum lower_result lower_matmul(struct lower_ctx *l)
     struct dim_ctx *dc = l->m->dims;
     if (t.flat) flatten(&t);
     int64_t n = dim_is_const(t.n) ? t.n->value : 64;
-    t.panel = n > 32 ? 64 : n > 16 ? 32 : 16;
+    t.panel = n > 32 || t.quant ? 64 : n > 16 ? 32 : 16;
     tile_shape(l->level, (int)dtype_bytes(t.acc), t.panel, t.m, false, &t.mr, &t.nr);
-    if (t.packed) pack_b(&t);
-    else t.panel = t.nr;
+    if (t.packed && !t.quant) pack_b(&t);
+    else if (!t.packed) t.panel = t.nr;
     const struct dim *panels = dim_ceildiv(dc, t.n, dim_const(dc, t.panel));
     int64_t row_block = ROW_BLOCK / t.mr * t.mr;
     const struct dim *blocks = dim_ceildiv(dc, t.m, dim_const(dc, row_block));
@@ -277,7 +403,7 @@ enum lower_result lower_matmul(struct lower_ctx *l)
     struct lp_value *lo = lp_binary(&e->b, LP_OP_MUL, block, lp_index(&e->b, row_block));
     struct lp_value *hi = lp_binary(&e->b, LP_OP_MIN, lp_binary(&e->b, LP_OP_ADD, lo, lp_index(&e->b, row_block)), expr_dim(e, t.m));
     emit_rows(&t, lo, hi, panel);
-    l->k->schedule = t.packed ? "matmul" : "matmul-dynamic";
+    l->k->schedule = t.quant ? "matmul-quantised" : t.packed ? "matmul" : "matmul-dynamic";
     const struct dim *elems = ir_type_elems(l->m, rt);
     l->k->flops = dim_mulc(dc, dim_mul(dc, elems, t.k), 2);
     return LOWER_DONE;

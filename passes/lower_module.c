@@ -116,6 +116,18 @@ static int intern_kernel(struct lowerer *w, struct plan_kernel *k)
     return known;
 }
 
+/* The operand whose memory result 0 of a group is: the state of a kv_write, else -1. */
+static int state_operand(const struct ir_op *group)
+{
+    for (const struct ir_op *op = group->regions[0]->first; op; op = op->next) {
+        if (!(ir_op_traits(op) & IR_T_STATE)) continue;
+        const struct ir_value *state = ir_operand(op, 0);
+        INFC_ASSERT(!state->def && state->block == group->regions[0]);
+        return state->index;
+    }
+    return -1;
+}
+
 static bool lower_launch(struct lowerer *w, struct ir_op *group, struct plan_block *out)
 {
     struct arena *a = &w->p->arena;
@@ -161,6 +173,8 @@ static bool lower_launch(struct lowerer *w, struct ir_op *group, struct plan_blo
     launch->n_args = n;
     launch->args = ARENA_ARRAY(a, struct plan_arg, n);
     for (int i = 0; i < n_in; i++) launch->args[i].buf = operand_buf(w, ir_operand(group, i), &packs[i]);
+    int state = state_operand(group);
+    if (state >= 0) bind_buf(w, &group->results[0], launch->args[state].buf);
     for (int i = 0; i < group->n_results; i++) {
         struct ir_value *r = &group->results[i];
         int buf = find_buf(w, r);

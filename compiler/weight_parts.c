@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/weight_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/encoding.h"
+#include "ir/smallfloat.h"
+
+#define PANEL 64
+
+/* One panel of a part being filled. */
+struct panel {
+    const struct ir_const *c, *from;
+    const struct ir_encoding *enc;
+    int64_t n, k, group, first_row;
+    unsigned char *out;
+};
+
+static void put_float(const struct panel *p, int64_t group, int col, float v)
+{
+    size_t elem = dtype_bytes(p->c->type.dtype);
+    unsigned char *at = p->out + (size_t)(group * PANEL + col) * elem;
+    float_encode(p->c->type.dtype, (double)v, false, at);
+    INFC_ASSERT(float_decode(p->c->type.dtype, at) == (double)v); /* the format's scales fit the part's type */
+}
+
+static void put_q(const struct panel *p, int64_t k, int col, int q)
+{
+    if (!p->c->part->nibbles) {
+        p->out[(size_t)(k * PANEL + col)] = (unsigned char)(int8_t)q;
+        return;
+    }
+    int stored = q + p->c->part->zero;
+    INFC_ASSERT(stored >= 0 && stored < 16);
+    unsigned char *b = &p->out[(size_t)(k / 2 * PANEL + col)];
+    *b = (unsigned char)(k % 2 ? *b | stored << 4 : *b | stored);
+}
+
+static void fill_row(const struct panel *p, int col, const uint8_t *row)
+{
+    int8_t q[ENCODING_MAX_BLOCK];
+    float scale[ENCODING_MAX_BLOCK], min[ENCODING_MAX_BLOCK];
+    const struct ir_encoding *e = p->enc;
+    for (int64_t b = 0; b < p->k / e->block_elems; b++) {
+        e->split(row + b * e->block_bytes, q, scale, min);
+        int64_t k0 = b * e->block_elems;
+        int groups = e->block_elems / e->group_elems;
+        switch (p->c->part->part) {
+        case IR_PART_Q:
+            for (int i = 0; i < e->block_elems; i++) put_q(p, k0 + i, col, q[i]);
+            break;
+        case IR_PART_SCALE:
+            for (int g = 0; g < groups; g++) put_float(p, k0 / e->group_elems + g, col, scale[g]);
+            break;
+        case IR_PART_MIN:
+            for (int g = 0; g < groups; g++) put_float(p, k0 / e->group_elems + g, col, min[g]);
+            break;
+        }
+    }
+}
+
+/* Plain elements: the row is transposed into the panel. */
+static void fill_plain(const struct panel *p, int col, const uint8_t *row)
+{
+    size_t elem = dtype_bytes(p->enc->plain);
+    for (int64_t k = 0; k < p->k; k++) memcpy(p->out + (size_t)(k * PANEL + col) * elem, row + (size_t)k * elem, elem);
+}
+
+static void fill_panel(struct panel *p)
+{
+    size_t row_bytes = (size_t)(p->k / p->enc->block_elems) * (size_t)p->enc->block_bytes;
+    for (int col = 0; col < PANEL && p->first_row + col < p->n; col++) {
+        const uint8_t *row = (const uint8_t *)p->from->data + (size_t)(p->first_row + col) * row_bytes;
+        if (p->enc->group_elems) fill_row(p, col, row);
+        else fill_plain(p, col, row);
+    }
+}
+
+void weight_part_read(const struct ir_const *c, uint64_t at, void *dst, size_t n_bytes)
+{
+    const struct ir_const *from = c->part->from;
+    struct panel p = {.c = c, .from = from, .enc = from->type.enc, .n = from->type.dims[0]->value, .k = from->type.dims[1]->value};
+    uint64_t panel_bytes = c->n_bytes / (uint64_t)c->type.dims[0]->value, done = 0;
+    p.out = malloc(panel_bytes);
+    INFC_ASSERT(p.out != NULL);
+    while (done < n_bytes) {
+        uint64_t panel = (at + done) / panel_bytes, skip = (at + done) % panel_bytes, take = panel_bytes - skip;
+        if (take > n_bytes - done) take = n_bytes - done;
+        memset(p.out, 0, panel_bytes);
+        p.first_row = (int64_t)panel * PANEL;
+        fill_panel(&p);
+        memcpy((char *)dst + done, p.out + skip, take);
+        done += take;
+    }
+    free(p.out);
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Encoded constants (GGML block formats) become parts that kernels read as they are: q, scale and min in panels of 64
+ * columns (struct ir_const_part). Nothing is unpacked here: the parts are filled in when the weights are written.
+ *
+ *   matmul(x, w: q4_1 f32[N, K]) trans_b=1   ->   qmatmul(x, q, scale, min) n=N nibbles=1
+ *   gather(w: q8_0 f32[N, K], i) axis=0      ->   qgather(i, q, scale) n=N k=K
+ *
+ * One constant used by both shares its parts. Requires: verified IR without groups; encoded constants are read by matmuls (as a
+ * transposed right side) and gathers (axis 0) only. Establishes: no encoded constants. Evaluators do not know parts.
+ */
+#include <string.h>
+
+#include "ir/build.h"
+#include "ir/encoding.h"
+#include "passes/pass.h"
+
+#define PANEL 64
+
+struct parts {
+    struct ir_value *q, *scale, *min; /* scale, min: NULL when the format has none */
+    int zero;
+    bool nibbles;
+};
+
+struct quant {
+    struct ir_module *m;
+    struct arena scratch;
+    struct map known; /* constant id -> struct parts; made at the head of the function */
+    struct ir_func *f;
+    struct diag_sink *diag;
+};
+
+static struct ir_value *make_part(struct quant *z, const struct ir_const *c, enum ir_part part, bool nibbles, int zero,
+                                  enum dtype dtype, int rank, const int64_t *dims)
+{
+    struct ir_module *m = z->m;
+    static const char *const suffix[] = {"q", "scale", "min"};
+    struct ir_const_part *p = ARENA_NEW(&m->arena, struct ir_const_part);
+    *p = (struct ir_const_part){c, part, nibbles, zero};
+    size_t bytes = dtype_bytes(dtype);
+    for (int i = 0; i < rank; i++) bytes *= (size_t)dims[i];
+    char *name = arena_printf(&m->arena, "%s.%s", c->name, suffix[part]);
+    struct ir_const *k = ir_const_make(m, name, ir_type_static(m, dtype, rank, dims), NULL, bytes, false);
+    k->part = p;
+    struct ir_builder b = {.m = m, .block = z->f->body, .before = z->f->body->first, .loc = ir_loc_make(m, c->name)};
+    return ir_build_constant(&b, k);
+}
+
+/* Formats whose q takes four bits at most, and what is added to make them 0..15. */
+static bool four_bits(const struct ir_encoding *e, int *zero)
+{
+    static const struct {
+        const char *name;
+        int zero;
+    } rows[] = {{"q4_0", 8}, {"q4_1", 0}, {"q4_K", 0}, {"q2_K", 0}, {"q3_K", 4}, {"tq1_0", 1}, {"tq2_0", 1}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (encoding_find(rows[i].name, strlen(rows[i].name)) != e) continue;
+        *zero = rows[i].zero;
+        return true;
+    }
+    return false;
+}
+
+/* Formats whose group scale is the f16 field itself: kept in f16; products of two fields need f32. */
+static enum dtype scale_dtype(const struct ir_encoding *e)
+{
+    static const char *const names[] = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (encoding_find(names[i], strlen(names[i])) == e) return DT_F16;
+    return DT_F32;
+}
+
+static bool has_min(const struct ir_encoding *e)
+{
+    static const char *const names[] = {"q4_1", "q5_1", "q2_K", "q4_K", "q5_K", "iq1_s", "iq1_m"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (encoding_find(names[i], strlen(names[i])) == e) return true;
+    return false;
+}
+
+static struct parts *get_parts(struct quant *z, const struct ir_const *c)
+{
+    struct parts *p = map_find(&z->known, &c->id, sizeof c->id);
+    if (p) return p;
+    const struct ir_encoding *e = c->type.enc;
+    int64_t n = c->type.dims[0]->value, k = c->type.dims[1]->value, panels = (n + PANEL - 1) / PANEL;
+    p = ARENA_NEW(&z->scratch, struct parts);
+    map_put(&z->known, &c->id, sizeof c->id, p);
+    if (!e->group_elems) { /* plain elements: one group of all k */
+        int64_t dims[] = {panels, 1, k, PANEL};
+        p->q = make_part(z, c, IR_PART_Q, false, 0, e->plain, 4, dims);
+        return p;
+    }
+    p->nibbles = four_bits(e, &p->zero);
+    int64_t group = e->group_elems, dims[] = {panels, k / group, p->nibbles ? group / 2 : group, PANEL}, sdims[] = {panels, k / group, PANEL};
+    p->q = make_part(z, c, IR_PART_Q, p->nibbles, p->zero, p->nibbles ? DT_U8 : DT_I8, 4, dims);
+    p->scale = make_part(z, c, IR_PART_SCALE, false, 0, scale_dtype(e), 3, sdims);
+    if (has_min(e)) p->min = make_part(z, c, IR_PART_MIN, false, 0, scale_dtype(e), 3, sdims);
+    return p;
+}
+
+static const struct ir_const *encoded(const struct ir_value *v)
+{
+    const struct ir_const *c = v ? ir_value_const(v) : NULL;
+    return c && c->type.enc ? c : NULL;
+}
+
+static bool rewrite(struct quant *z, struct ir_op *op)
+{
+    bool gather = op->code == IR_OP_GATHER && encoded(ir_operand(op, 0)) && ir_attr_int(op, "axis", 0) == 0;
+    bool matmul = op->code == IR_OP_MATMUL && encoded(ir_operand(op, 1)) && ir_attr_int(op, "trans_b", 0) && !ir_attr_int(op, "trans_a", 0);
+    const struct ir_const *c = encoded(ir_operand(op, gather ? 0 : 1));
+    if ((!gather && !matmul) || c->type.rank != 2) {
+        for (int i = 0; i < op->n_operands; i++)
+            if (encoded(ir_operand(op, i)))
+                return diag_report(z->diag, DIAG_NO_LOWERING, op->loc ? op->loc->text : NULL,
+                                   "operation '%s' cannot read a quantised constant yet", ir_op_name(op->code));
+        return true;
+    }
+    struct parts *p = get_parts(z, c);
+    struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
+    struct ir_value *operands[] = {ir_operand(op, gather ? 1 : 0), p->q, p->scale, p->min};
+    struct ir_attr attrs[4] = {ir_a_int("n", c->type.dims[0]->value), ir_a_int("zero", p->zero), ir_a_int("nibbles", p->nibbles),
+                               ir_a_int("k", c->type.dims[1]->value)};
+    int n = p->min ? 4 : p->scale ? 3 : 2;
+    struct ir_op *q = ir_build(&b, gather ? IR_OP_QGATHER : IR_OP_QMATMUL, n, operands, gather ? 4 : 3, attrs, 1);
+    if (!q) return false;
+    ir_value_replace_uses(&op->results[0], &q->results[0]);
+    ir_op_erase(op);
+    return true;
+}
+
+static bool run_block(struct quant *z, struct ir_block *b)
+{
+    bool ok = true;
+    for (struct ir_op *op = b->first, *next; op; op = next) {
+        next = op->next;
+        for (int r = 0; r < op->n_regions; r++) ok = run_block(z, op->regions[r]) && ok;
+        ok = rewrite(z, op) && ok;
+    }
+    return ok;
+}
+
+bool pass_quant(struct ir_module *m, struct diag_sink *diag)
+{
+    bool ok = true;
+    for (size_t i = 0; i < m->funcs.n; i++) {
+        struct quant z = {.m = m, .f = m->funcs.v[i], .diag = diag};
+        arena_init(&z.scratch);
+        map_init(&z.known, &z.scratch);
+        ok = run_block(&z, m->funcs.v[i]->body) && ok;
+        arena_deinit(&z.scratch);
+    }
+    return ok && pass_dce(m, diag);
+}
