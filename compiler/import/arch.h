@@ -144,7 +144,4 @@ bool arch_build(struct arch *a);
 /* gguf_text.c: the module's text section, when the file has a tokenizer. */
 bool arch_add_text(struct arch *a);
 
-/* Tokenizer and chat templates as the module's text section (gguf_text.c); true without one when the file has none. */
-bool arch_text_section(struct arch *a);
-
 #endif
