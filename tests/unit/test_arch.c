@@ -241,8 +241,76 @@ static void test_text(void **state)
     }
 }
 
+/* Where the cached model is; false when it was never fetched. */
+static bool find_smollm2(char *path, size_t n)
+{
+    char command[2200];
+    snprintf(command, sizeof command, "'%s/models/fetch' --offline smollm2-gguf 2>/dev/null", src);
+    FILE *f = popen(command, "r");
+    bool ok = f && fgets(path, (int)n, f);
+    if (f) pclose(f);
+    if (ok) path[strcspn(path, "\n")] = 0;
+    return ok;
+}
+
+/* A real model: "row POS LOGSUMEXP ID LOGIT ..." of tests/gguf/smollm2.txt, in two calls. */
+static void test_smollm2(void **state)
+{
+    static struct lm l;
+    char path[4096];
+    struct strbuf text = {0};
+    struct diag_sink sink;
+    struct arena arena;
+    struct ir_tensor out;
+    struct lm_row rows[10];
+    char *p;
+    (void)state;
+    if (!find_smollm2(path, sizeof path)) skip();
+    diag_init(&sink);
+    arena_init(&arena);
+    struct import_options o = {.kv_dtype = DT_F32};
+    struct ir_module *m = import_model(path, &o, &sink);
+    snprintf(path, sizeof path, "%s/tests/gguf/smollm2.txt", src);
+    FILE *f = fopen(path, "rb");
+    assert_true(m && f && m->text && m->n_text_bytes > 1000000);
+    for (int c; (c = getc(f)) != EOF;) strbuf_putc(&text, (char)c);
+    fclose(f);
+    assert_true(lm_init(&l, m));
+    p = text.data + strlen("tokens");
+    for (int t = 0; t < 10; t++) rows[t] = (struct lm_row){.pos = t, .token = (int)strtol(p, &p, 10), .wanted = true};
+    double worst = 0, logits_spread = 3.5; /* of these rows, about */
+    for (int from = 0; from < 10; from = from ? 10 : 6) {
+        int n = from ? 4 : 6;
+        assert_true(lm_run(&l, rows + from, n, &out, &arena, &sink));
+        assert_int_equal(out.dims[1], 49152);
+        for (int t = 0; t < n; t++) {
+            const float *x = (const float *)out.data + (size_t)t * 49152;
+            p = strstr(p, "row ") + 4;
+            assert_int_equal(strtol(p, &p, 10), from + t);
+            double want_sum = strtod(p, &p), top = -1e30, sum = 0;
+            while (*p == ' ') {
+                long id = strtol(p, &p, 10);
+                double d = fabs((double)x[id] - strtod(p, &p));
+                worst = d > worst || d != d ? d : worst;
+            }
+            for (int i = 0; i < 49152; i++) top = (double)x[i] > top ? (double)x[i] : top;
+            for (int i = 0; i < 49152; i++) sum += exp((double)x[i] - top);
+            double d = fabs(top + log(sum) - want_sum);
+            worst = d > worst || d != d ? d : worst;
+        }
+    }
+    if (getenv("INFC_TEST_VERBOSE")) print_message("smollm2: greatest difference %.2e\n", worst);
+    if (!(worst <= 1e-3 * logits_spread)) fail_msg("logits differ by %g", worst);
+    lm_deinit(&l);
+    ir_module_destroy(m);
+    arena_deinit(&arena);
+    diag_deinit(&sink);
+    strbuf_deinit(&text);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_passes), cmocka_unit_test(test_text)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_passes), cmocka_unit_test(test_text),
+                                       cmocka_unit_test(test_smollm2)};
     return cmocka_run_group_tests_name("arch", tests, setup, teardown);
 }
