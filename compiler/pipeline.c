@@ -39,12 +39,22 @@ static bool read_consts(const struct options *o, struct arena *a, struct import_
     return ok;
 }
 
+/* --kv and --context, for language models. */
+static bool read_lm_options(const struct options *o, struct import_options *io, struct diag_sink *diag)
+{
+    const char *kv = option_value(o, OPT_KV, "f16");
+    io->kv_dtype = dtype_find(kv, strlen(kv));
+    if (io->kv_dtype != DT_F16 && io->kv_dtype != DT_BF16 && io->kv_dtype != DT_F32)
+        return diag_report(diag, DIAG_OPTION, NULL, "--kv=%s: the caches can be f16, bf16 or f32", kv);
+    return option_int(o, OPT_CONTEXT, 1, INT64_C(1) << 31, 0, &io->context, diag);
+}
+
 struct ir_module *pipeline_import(const struct options *o, const char *path, struct diag_sink *diag)
 {
     struct arena a;
     arena_init(&a);
     struct import_options io = {.shapes = o->values[OPT_SHAPE].v, .n_shapes = (int)o->values[OPT_SHAPE].n};
-    struct ir_module *m = read_consts(o, &a, &io, diag) ? import_model(path, &io, diag) : NULL;
+    struct ir_module *m = read_consts(o, &a, &io, diag) && read_lm_options(o, &io, diag) ? import_model(path, &io, diag) : NULL;
     arena_deinit(&a);
     return m;
 }
