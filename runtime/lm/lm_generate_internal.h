@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of generation share: lm_generate.c makes batches, lm_request.c makes answers. */
+#ifndef INFC_RUNTIME_LM_GENERATE_INTERNAL_H
+#define INFC_RUNTIME_LM_GENERATE_INTERNAL_H
+
+#include "runtime/lm/lm_generate.h"
+
+enum lm_state { LM_WAITING, LM_ACTIVE, LM_DONE };
+
+struct lm_request {
+    struct lm_generator *g;
+    struct lm_request_desc d; /* pointers into it are not valid any more, but those below */
+    struct lm_seq seq;
+    struct lm_sampler *sampler;
+    struct lm_stop stop;
+    struct tok_stream stream;
+    uint32_t *banned; /* stop tokens, then those that end generation */
+    size_t n_stop_tokens, n_banned;
+    struct lm_logprob *top;
+    enum lm_state state;
+    enum lm_finish finish;
+    const char *error;
+    bool cancel;
+    uint32_t n_prompt, n_cached, n_generated;
+    uint32_t n_reported; /* prompt tokens whose log probability was told */
+    uint64_t arrival;
+    struct lm_request *next; /* waiting, oldest first */
+};
+
+struct entry {
+    struct lm_request *r;
+    uint32_t begin, end, rows_from, first_row;
+};
+
+struct lm_generator {
+    struct lm_model *model;
+    const struct tok *tok;
+    struct lm_generator_options o;
+    struct lm_pages *pages;
+    struct lm_batch batch;
+    struct lm_draw *draw;
+    struct entry *plan; /* [max_seqs] */
+    uint32_t n_plan;
+    struct lm_request **active; /* [max_seqs], oldest first */
+    uint32_t n_active, n_waiting;
+    struct lm_request *waiting;
+    char *text; /* of an event */
+    uint32_t *eog;
+    uint32_t n_eog;
+    uint64_t arrivals;
+    struct lm_counts counts;
+};
+
+/* Rows of prompt log probabilities that a step computes at most: they are vocab floats each. */
+#define LM_PROMPT_ROWS 64u
+
+/* Uses the logits of an entry's rows: tells log probabilities, draws, ends the request. */
+void lm_request_rows(struct lm_request *r, const struct entry *e, const float *logits);
+/* Ends it with a last event without a token; its pages are given back. */
+void lm_request_end(struct lm_request *r, enum lm_finish finish, const char *error);
+/* Takes it out of the generator's lists. */
+void lm_generator_forget(struct lm_generator *g, struct lm_request *r);
+
+#endif

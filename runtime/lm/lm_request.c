@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One request: its memory, and what becomes of a drawn token. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/lm/lm_generate_internal.h"
+#include "runtime/status.h"
+
+const char *lm_finish_name(enum lm_finish f)
+{
+    static const char *const names[] = {"running", "stop",      "stop", "length",
+                                        "context", "cancelled", "error"};
+    return names[f];
+}
+
+enum lm_finish lm_request_finish(const struct lm_request *r) { return r->finish; }
+const char *lm_request_error(const struct lm_request *r) { return r->error; }
+
+void lm_request_usage(const struct lm_request *r, uint32_t *n_prompt, uint32_t *n_cached,
+                      uint32_t *n_generated)
+{
+    *n_prompt = r->n_prompt, *n_cached = r->n_cached, *n_generated = r->n_generated;
+}
+
+void lm_request_cancel(struct lm_request *r) { r->cancel = true; }
+
+void lm_request_desc_init(struct lm_request_desc *d)
+{
+    *d = (struct lm_request_desc){.max_tokens = UINT32_MAX, .n_logprobs = -1};
+    lm_sampling_init(&d->sampling);
+}
+
+/* ---- creation ---- */
+
+static int check(const struct lm_generator *g, const struct lm_request_desc *d,
+                 struct infr_status *st)
+{
+    if (!d->n_prompt) return rt_fail(st, INFR_BAD_INPUT, "the prompt is empty");
+    if (d->n_prompt > g->o.n_ctx || (d->n_prompt == g->o.n_ctx && d->max_tokens))
+        return rt_fail(st, INFR_BAD_INPUT,
+                       "the prompt has %u tokens; the context holds %u, the answer included",
+                       d->n_prompt, g->o.n_ctx);
+    for (uint32_t i = 0; i < d->n_prompt; i++)
+        if (d->prompt[i] >= g->model->vocab)
+            return rt_fail(st, INFR_BAD_INPUT, "token %u of the prompt is %u; tokens are below %u",
+                           i, d->prompt[i], g->model->vocab);
+    if (d->n_logprobs > (int)LM_MAX_LOGPROBS)
+        return rt_fail(st, INFR_BAD_INPUT, "%d alternatives a token; there can be %u",
+                       d->n_logprobs, LM_MAX_LOGPROBS);
+    if (d->n_stop_tokens > LM_MAX_BIAS)
+        return rt_fail(st, INFR_BAD_INPUT, "%zu stop tokens; there can be %u", d->n_stop_tokens,
+                       LM_MAX_BIAS);
+    if (d->on_full == LM_FULL_SLIDE && d->n_keep >= g->o.n_ctx - 1)
+        return rt_fail(st, INFR_BAD_INPUT, "%u tokens to keep leave nothing of a context of %u",
+                       d->n_keep, g->o.n_ctx);
+    return INFR_OK;
+}
+
+static int fill(struct lm_request *r, const struct lm_request_desc *d, struct infr_status *st)
+{
+    struct lm_generator *g = r->g;
+    int code = lm_seq_init(g->pages, &r->seq, st);
+    if (!code) code = lm_sampler_create(&d->sampling, g->tok, g->model->vocab, &r->sampler, st);
+    if (!code) code = lm_stop_init(&r->stop, d->stops, d->n_stops, d->include_stop, st);
+    if (code) return code;
+    size_t n_top = d->n_logprobs > 0 ? (size_t)d->n_logprobs : 0;
+    if (n_top > g->model->vocab) r->d.n_logprobs = (int)(n_top = g->model->vocab);
+    r->banned = malloc((d->n_stop_tokens + g->n_eog + 1) * sizeof *r->banned);
+    r->top = malloc((n_top + 1) * sizeof *r->top);
+    if (!r->banned || !r->top) return rt_fail_memory(st, "a request", n_top * sizeof *r->top);
+    if (d->n_stop_tokens) memcpy(r->banned, d->stop_tokens, d->n_stop_tokens * sizeof *r->banned);
+    if (g->n_eog) memcpy(r->banned + d->n_stop_tokens, g->eog, g->n_eog * sizeof *r->banned);
+    r->n_stop_tokens = d->n_stop_tokens;
+    r->n_banned = d->n_stop_tokens + g->n_eog;
+    unsigned flags = TOK_DECODE_CONTINUED | (d->show_special ? TOK_DECODE_SPECIAL : 0);
+    tok_stream_init(&r->stream, g->tok, flags);
+    memcpy(r->seq.tokens, d->prompt, d->n_prompt * sizeof *d->prompt);
+    r->seq.n_tokens = r->n_prompt = d->n_prompt;
+    r->seq.salt = d->salt;
+    r->seq.unpublished = g->o.no_sharing;
+    return INFR_OK;
+}
+
+int lm_generator_submit(struct lm_generator *g, const struct lm_request_desc *d,
+                        struct lm_request **out, struct infr_status *st)
+{
+    *out = NULL;
+    int code = check(g, d, st);
+    if (code) return code;
+    struct lm_request *r = calloc(1, sizeof *r);
+    if (!r) return rt_fail_memory(st, "a request", sizeof *r);
+    r->g = g;
+    r->d = *d;
+    r->d.prompt = NULL, r->d.stops = NULL, r->d.stop_tokens = NULL; /* the caller's */
+    r->d.sampling.bias = NULL, r->d.sampling.breakers = NULL;
+    r->state = LM_DONE;
+    if ((code = fill(r, d, st))) {
+        lm_request_destroy(r);
+        return code;
+    }
+    r->state = LM_WAITING;
+    r->arrival = g->arrivals++;
+    struct lm_request **last = &g->waiting;
+    while (*last) last = &(*last)->next;
+    *last = r;
+    g->n_waiting++;
+    *out = r;
+    return INFR_OK;
+}
+
+void lm_request_destroy(struct lm_request *r)
+{
+    if (!r) return;
+    if (r->state != LM_DONE) lm_generator_forget(r->g, r);
+    lm_seq_deinit(&r->seq);
+    lm_sampler_destroy(r->sampler);
+    lm_stop_deinit(&r->stop);
+    free(r->banned);
+    free(r->top);
+    free(r);
+}
+
+/* ---- answers ---- */
+
+/* Text of the characters that are complete by now, or (end) of all. */
+static size_t show(struct lm_request *r, uint32_t token, bool end, bool armed, int *stopped)
+{
+    char *raw = r->g->text, *out = raw + 2 * tok_stream_max(r->g->tok);
+    size_t n = token == LM_NO_TOKEN ? 0 : tok_stream_push(&r->stream, token, raw), n_out;
+    *stopped = -1;
+    if (end) n += tok_stream_finish(&r->stream, raw + n);
+    n_out = lm_stop_push(&r->stop, raw, n, armed, out, stopped);
+    if (end && *stopped < 0) n_out += lm_stop_flush(&r->stop, out + n_out);
+    memmove(raw, out, n_out);
+    return n_out;
+}
+
+static void tell(struct lm_request *r, const struct lm_event *e)
+{
+    if (r->d.on_event) r->d.on_event(r->d.user, e);
+}
+
+void lm_request_end(struct lm_request *r, enum lm_finish finish, const char *error)
+{
+    int stopped;
+    if (r->state == LM_DONE) return;
+    lm_generator_forget(r->g, r);
+    r->state = LM_DONE;
+    r->finish = finish;
+    r->error = error;
+    size_t n = show(r, LM_NO_TOKEN, true, false, &stopped);
+    struct lm_event e = {r, LM_NO_TOKEN, r->g->text, n, 0, NULL, 0, false, finish};
+    tell(r, &e);
+}
+
+static bool among(const uint32_t *ids, size_t n, uint32_t id)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+/* Drops the older half of what is behind the kept tokens; the rest waits to be computed. */
+static void slide(struct lm_request *r)
+{
+    struct lm_seq *s = &r->seq;
+    uint32_t keep = r->d.n_keep < s->n_tokens ? r->d.n_keep : s->n_tokens - 1;
+    uint32_t drop = (s->n_tokens - keep + 1) / 2;
+    lm_seq_release(r->g->pages, s);
+    memmove(s->tokens + keep, s->tokens + keep + drop,
+            (s->n_tokens - keep - drop) * sizeof *s->tokens);
+    s->n_tokens -= drop;
+    lm_seq_search(r->g->pages, s);
+    r->g->counts.slides++;
+}
+
+/* The token is drawn; why does the answer end with it, apart from stop strings? */
+static enum lm_finish take(struct lm_request *r, uint32_t token, bool may_end)
+{
+    const size_t n = r->n_stop_tokens;
+    if (may_end && among(r->banned, n, token)) return LM_FINISH_STOP;
+    if (!r->d.ignore_eos && may_end && among(r->banned + n, r->n_banned - n, token))
+        return LM_FINISH_EOS;
+    lm_seq_append(&r->seq, token); /* there is room: else it would have ended before */
+    if (r->n_generated >= r->d.max_tokens) return LM_FINISH_LENGTH;
+    if (r->seq.n_tokens < r->g->o.n_ctx) return LM_RUNNING;
+    if (r->d.on_full == LM_FULL_STOP) return LM_FINISH_CONTEXT;
+    slide(r);
+    return LM_RUNNING;
+}
+
+static void draw(struct lm_request *r, const float *logits)
+{
+    struct lm_generator *g = r->g;
+    bool may_end = r->n_generated >= r->d.min_tokens;
+    struct lm_mask mask = {.banned = r->banned, .n_banned = r->n_banned};
+    if (may_end) { /* only ignore_eos bans, and not the stop tokens */
+        mask.banned += r->n_stop_tokens;
+        mask.n_banned = r->d.ignore_eos ? r->n_banned - r->n_stop_tokens : 0;
+    }
+    uint32_t token = lm_sampler_pick(r->sampler, g->draw, logits, r->seq.tokens, r->seq.n_tokens,
+                                     r->n_generated, &mask);
+    if (token == LM_NO_TOKEN) {
+        lm_request_end(r, LM_FINISH_ERROR,
+                       "no token is possible: what the model computed is not a "
+                       "number, or everything is banned");
+        return;
+    }
+    struct lm_event e = {.request = r, .token = token, .text = g->text};
+    if (r->d.n_logprobs >= 0) {
+        e.n_top = (uint32_t)r->d.n_logprobs;
+        e.logprob = lm_logprobs(g->draw, logits, token, r->top, e.n_top);
+        e.top = r->top;
+    }
+    r->n_generated++;
+    e.finish = take(r, token, may_end);
+    bool silent = e.finish == LM_FINISH_EOS || (e.finish == LM_FINISH_STOP && !r->d.include_stop);
+    int stopped;
+    e.n_text = show(r, silent ? LM_NO_TOKEN : token, e.finish != LM_RUNNING, may_end, &stopped);
+    if (stopped >= 0) e.finish = LM_FINISH_STOP;
+    if (e.finish != LM_RUNNING) {
+        lm_generator_forget(g, r);
+        r->state = LM_DONE;
+        r->finish = e.finish;
+    }
+    tell(r, &e);
+}
+
+static void report_prompt(struct lm_request *r, uint32_t position, const float *logits)
+{
+    struct lm_event e = {
+        .request = r, .token = r->seq.tokens[position + 1], .text = "", .of_prompt = true};
+    e.n_top = r->d.n_logprobs > 0 ? (uint32_t)r->d.n_logprobs : 0;
+    e.logprob = lm_logprobs(r->g->draw, logits, e.token, r->top, e.n_top);
+    e.top = r->top;
+    r->n_reported = position + 1;
+    tell(r, &e);
+}
+
+void lm_request_rows(struct lm_request *r, const struct entry *e, const float *logits)
+{
+    size_t vocab = r->g->model->vocab;
+    uint32_t position = e->rows_from > e->begin ? e->rows_from : e->begin;
+    for (uint32_t row = e->first_row; position < e->end; position++, row++) {
+        const float *l = logits + row * vocab;
+        if (r->d.prompt_logprobs && position + 1 < r->n_prompt && position >= r->n_reported)
+            report_prompt(r, position, l);
+        if (position + 1 < r->seq.n_tokens) continue;
+        if (r->d.max_tokens)
+            draw(r, l);
+        else
+            lm_request_end(r, LM_FINISH_LENGTH, NULL);
+        return;
+    }
+}
