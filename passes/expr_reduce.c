@@ -42,22 +42,55 @@ struct fold {
     void *arg;
 };
 
+/*
+ * A sum of floats along an axis is taken in parts of this many elements, so that its error grows with the part and the
+ * number of parts, not with the axis: E[x^2] - E[x]^2 of a few hundred elements loses digits otherwise.
+ */
+static int64_t part_of(const struct fold *f, const struct dim *n, enum lp_loop_kind kind)
+{
+    int64_t part = 16;
+    if (f->op != LP_OP_ADD || !dtype_is_float(f->acc) || kind != LP_LOOP_SERIAL) return 0;
+    if (!dim_is_const(n)) return 32;
+    while (part < 256 && part * part < n->value) part *= 2;
+    return n->value > 2 * part ? part : 0;
+}
+
+static struct lp_value *fold_axes(const struct fold *f, int axis, struct lp_value **idx, struct lp_value *acc);
+
+/* Folds axis from lo to hi and the axes after it, starting from acc. */
+static struct lp_value *fold_range(const struct fold *f, int axis, enum lp_loop_kind kind, struct lp_value *lo, struct lp_value *hi,
+                                   struct lp_value **idx, struct lp_value *acc)
+{
+    struct expr_ctx *c = f->c;
+    struct lp_op *loop = expr_for_begin(c, kind, lo, hi, 1, 1, &acc);
+    idx[axis] = loop->regions[0]->args[0];
+    struct lp_value *next = fold_axes(f, axis + 1, idx, loop->regions[0]->args[1]);
+    expr_for_end(c, loop, &next);
+    return loop->results[0];
+}
+
 static struct lp_value *fold_axes(const struct fold *f, int axis, struct lp_value **idx, struct lp_value *acc)
 {
     struct expr_ctx *c = f->c;
+    struct lp_builder *b = &c->b;
     int rank = f->x->type.rank;
     while (axis < rank && !(f->mask >> axis & 1)) axis++;
     if (axis == rank) {
         struct lp_value *v = expr_at(c, f->x, idx);
-        v = lp_cast(&c->b, v, f->acc);
+        v = lp_cast(b, v, f->acc);
         if (f->map) v = f->map(c, v, f->arg);
-        return lp_binary(&c->b, f->op, acc, v);
+        return lp_binary(b, f->op, acc, v);
     }
+    const struct dim *n = f->x->type.dims[axis];
     enum lp_loop_kind kind = axis == rank - 1 ? LP_LOOP_VECTOR : LP_LOOP_SERIAL;
-    struct lp_op *loop = expr_for_begin(c, kind, c->zero, expr_dim(c, f->x->type.dims[axis]), 1, 1, &acc);
-    idx[axis] = loop->regions[0]->args[0];
-    struct lp_value *next = fold_axes(f, axis + 1, idx, loop->regions[0]->args[1]);
-    expr_for_end(c, loop, &next);
+    int64_t part = part_of(f, n, kind);
+    if (!part) return fold_range(f, axis, kind, c->zero, expr_dim(c, n), idx, acc);
+    struct lp_value *zero = const_of(c, f->acc, 0), *size = expr_dim(c, n);
+    struct lp_op *loop = expr_for_begin(c, LP_LOOP_SERIAL, c->zero, size, part, 1, &acc);
+    struct lp_value *lo = loop->regions[0]->args[0];
+    struct lp_value *hi = lp_binary(b, LP_OP_MIN, lp_binary(b, LP_OP_ADD, lo, lp_index(b, part)), size);
+    struct lp_value *sum = lp_binary(b, LP_OP_ADD, loop->regions[0]->args[1], fold_range(f, axis, kind, lo, hi, idx, zero));
+    expr_for_end(c, loop, &sum);
     return loop->results[0];
 }
 
