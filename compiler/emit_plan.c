@@ -126,6 +126,13 @@ static const struct weight *weight_of(const struct plan_blob *b, const struct ir
     return NULL;
 }
 
+static uint32_t put_check(struct emitter *e, const struct ir_check *c)
+{
+    struct infr_check row = {dim_row(e, c->a), dim_row(e, c->b), c->is_le, put_string(e, c->message)};
+    vec_push(&e->scratch, &e->checks, row);
+    return (uint32_t)e->checks.n - 1;
+}
+
 static void put_io(struct emitter *e)
 {
     struct plan *p = e->p;
@@ -147,11 +154,7 @@ static void put_io(struct emitter *e)
                               .dims = put_dims(e, b->rank, b->dims), .buf = (uint32_t)p->output_bufs[i]};
         vec_push(&e->scratch, &e->outputs, row);
     }
-    for (size_t i = 0; i < p->module->checks.n; i++) {
-        const struct ir_check *c = &p->module->checks.v[i];
-        struct infr_check row = {dim_row(e, c->a), dim_row(e, c->b), c->is_le, put_string(e, c->message)};
-        vec_push(&e->scratch, &e->checks, row);
-    }
+    for (size_t i = 0; i < p->module->checks.n; i++) put_check(e, &p->module->checks.v[i]);
 }
 
 static void put_bufs(struct emitter *e, const size_t *buf_weight)
@@ -197,6 +200,8 @@ static uint32_t put_block(struct emitter *e, const struct plan_block *b)
         rows[i].kind = s->kind;
         if (s->kind == INFR_STEP_LAUNCH) {
             rows[i].a = put_launch(e, s->launch);
+        } else if (s->kind == INFR_STEP_CHECK) {
+            rows[i].a = put_check(e, &s->check);
         } else {
             rows[i].a = (uint32_t)s->cond_buf;
             rows[i].b = put_block(e, s->then_block);
@@ -254,7 +259,8 @@ static void put_header(struct emitter *e, const struct plan_blob_options *opt, u
 {
     struct infr_header h = {.magic = INFR_MAGIC, .header_bytes = sizeof h, .major = INFR_VERSION_MAJOR, .minor = INFR_VERSION_MINOR,
                             .weights_bytes = e->out->weights_bytes, .weights_hash = opt->weights_hash, .isa_mask = opt->isa_mask,
-                            .entry_block = entry};
+                            .entry_block = entry,
+                            .branch_checks = (uint32_t)(e->checks.n - e->p->module->checks.n)};
     h.model_name = put_string(e, e->p->module->name);
     h.compiler_version = put_string(e, opt->compiler_version);
     h.manifest = put_string(e, opt->manifest);

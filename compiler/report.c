@@ -39,6 +39,7 @@ static void gather(struct totals *t, const struct plan_block *block)
             gather(t, s->else_block);
             continue;
         }
+        if (s->kind != INFR_STEP_LAUNCH) continue;
         bool generic = is_generic(&t->b->plan->kernels.v[s->launch->kernel]);
         double f = value(t, s->launch->flops);
         t->launches++;

@@ -42,7 +42,7 @@ static void walk(struct plan *p, struct plan_block *b, uint32_t *at)
             for (int a = 0; a < s->launch->n_args; a++) touch(p, s->launch->args[a].buf, *at);
             s->launch->barrier = *at != 0;
             ++*at;
-        } else {
+        } else if (s->kind == INFR_STEP_IF) {
             touch(p, s->cond_buf, *at);
             ++*at;
             walk(p, s->then_block, at);
@@ -118,6 +118,14 @@ static void print_block(struct strbuf *out, const struct plan *p, const struct p
             strbuf_printf(out, "%*s} else {\n", depth, "");
             print_block(out, p, s->else_block, depth + 2);
             strbuf_printf(out, "%*s}\n", depth, "");
+            continue;
+        }
+        if (s->kind == INFR_STEP_CHECK) {
+            strbuf_printf(out, "%*scheck ", depth, "");
+            dim_print(out, s->check.a);
+            strbuf_puts(out, s->check.is_le ? " <= " : " == ");
+            dim_print(out, s->check.b);
+            strbuf_printf(out, "  // %s\n", s->check.message);
             continue;
         }
         const struct plan_launch *l = s->launch;

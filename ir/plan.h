@@ -72,6 +72,7 @@ struct plan_step {
     struct plan_launch *launch;
     int cond_buf;
     struct plan_block *then_block, *else_block;
+    struct ir_check check; /* CHECK: fails the call unless it holds */
 };
 
 struct plan_block {

@@ -37,6 +37,14 @@ static bool run_block(struct plan_run *r, const struct plan_block *b)
             if (!run_block(r, taken ? s->then_block : s->else_block)) return false;
             continue;
         }
+        if (s->kind == INFR_STEP_CHECK) {
+            int64_t x, y;
+            const struct ir_check *c = &s->check;
+            if (!dim_eval(r->p->module->dims, c->a, r->syms, &x) || !dim_eval(r->p->module->dims, c->b, r->syms, &y) ||
+                (c->is_le ? x > y : x != y))
+                return diag_report(r->diag, DIAG_SHAPE_MISMATCH, NULL, "%s", c->message);
+            continue;
+        }
         const struct plan_launch *l = s->launch;
         struct lp_kernel *k = r->p->kernels.v[l->kernel].levels[r->level];
         if (!k) return diag_report(r->diag, DIAG_NO_LOWERING, l->loc, "a library op cannot run in the plan evaluator");

@@ -205,6 +205,16 @@ static bool lower_if(struct lowerer *w, struct ir_op *op, struct plan_block *out
     return ok;
 }
 
+/* What only a branch needs is checked when it is taken. */
+static void lower_check(struct lowerer *w, const struct ir_op *op, struct plan_block *out)
+{
+    int n;
+    struct plan_step s = {.kind = INFR_STEP_CHECK,
+                          .check = {.a = ir_attr_dims(op, "a", &n)[0], .b = ir_attr_dims(op, "b", &n)[0],
+                                    .is_le = ir_attr_int(op, "is_le", 0), .message = ir_attr_string(op, "message", "")}};
+    vec_push(&w->p->arena, &out->steps, s);
+}
+
 static bool lower_block(struct lowerer *w, struct ir_block *b, const int *result_bufs, struct plan_block *out)
 {
     for (int i = 0; i < b->last->n_operands; i++) bind_buf(w, root_of(ir_operand(b->last, i)), result_bufs[i]);
@@ -212,6 +222,7 @@ static bool lower_block(struct lowerer *w, struct ir_block *b, const int *result
     for (struct ir_op *op = b->first; op; op = op->next) {
         if (op->code == IR_OP_GROUP) ok = lower_launch(w, op, out) && ok;
         else if (op->code == IR_OP_IF) ok = lower_if(w, op, out) && ok;
+        else if (op->code == IR_OP_CHECK) lower_check(w, op, out);
     }
     return ok;
 }

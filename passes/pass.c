@@ -43,11 +43,12 @@ bool pass_run_all(struct ir_module *m, const struct pass_options *opt, struct di
         double t0 = now_ms();
         size_t n_checks = m->checks.n;
         if (!p->run(m, diag)) return false;
-        /* What a pass builds holds whenever what was there held: it never needs a check of its own. */
-        m->checks.n = n_checks;
         if (opt->time) fprintf(stderr, "%8.2f ms  %s\n", now_ms() - t0, p->name);
         if (!opt->no_verify && !ir_verify_module(m, diag))
             return diag_report(diag, DIAG_IR_VERIFY, NULL, "pass '%s' left invalid IR (a bug of infc)", p->name);
+        /* What a pass builds holds whenever what was there held: neither it nor the verifier, which infers again, needs
+         * a check of its own. */
+        m->checks.n = n_checks;
         if (opt->print && opt->print_after && (!strcmp(opt->print_after, "all") || !strcmp(opt->print_after, p->name)))
             opt->print(opt->print_ctx, p->name, m);
         if (opt->stop_after && !strcmp(opt->stop_after, p->name)) return true;

@@ -208,24 +208,31 @@ static int check_dims(const struct infr_engine *e, const struct rt_shape *shape,
     return INFR_OK;
 }
 
+int rt_check(const struct infr_engine *e, const struct rt_shape *shape, uint32_t i,
+             struct infr_status *st)
+{
+    const struct infr_check *c = &e->checks[i];
+    int64_t a = shape->dim[c->a], b = shape->dim[c->b];
+    if (c->is_le ? a <= b : a == b) return INFR_OK;
+    char ta[72], tb[72], values[120];
+    rt_dim_text(e, c->a, ta, sizeof ta);
+    rt_dim_text(e, c->b, tb, sizeof tb);
+    symbol_values(e, shape->sym, values, sizeof values);
+    return rt_fail(st, INFR_BAD_INPUT,
+                   "the inputs' shapes do not fit: %s %s %s expected, got %" PRId64 " and %" PRId64
+                   "%s%s%.120s",
+                   ta, c->is_le ? "<=" : "==", tb, a, b, values, c->message ? ": " : "",
+                   rt_text(e, c->message));
+}
+
+/* Those of branches wait until their branch is taken. */
 static int check_checks(const struct infr_engine *e, const struct rt_shape *shape,
                         struct infr_status *st)
 {
-    for (uint32_t i = 0; i < e->n_checks; i++) {
-        const struct infr_check *c = &e->checks[i];
-        int64_t a = shape->dim[c->a], b = shape->dim[c->b];
-        if (c->is_le ? a <= b : a == b) continue;
-        char ta[72], tb[72], values[120];
-        rt_dim_text(e, c->a, ta, sizeof ta);
-        rt_dim_text(e, c->b, tb, sizeof tb);
-        symbol_values(e, shape->sym, values, sizeof values);
-        return rt_fail(st, INFR_BAD_INPUT,
-                       "the inputs' shapes do not fit: %s %s %s expected, got %" PRId64
-                       " and %" PRId64 "%s%s%.120s",
-                       ta, c->is_le ? "<=" : "==", tb, a, b, values, c->message ? ": " : "",
-                       rt_text(e, c->message));
-    }
-    return INFR_OK;
+    int code = INFR_OK;
+    for (uint32_t i = 0; !code && i < e->n_checks - e->h.branch_checks; i++)
+        code = rt_check(e, shape, i, st);
+    return code;
 }
 
 /* ---- shapes ---- */

@@ -22,6 +22,7 @@ struct job {
     const struct rt_shape *shape;
     struct rt_profile *profile;
     bool stop, branch; /* written by the last to arrive */
+    uint32_t failed;   /* a check of a branch that was taken, or INFR_NONE; written by worker 0 */
 };
 
 struct walk {
@@ -137,6 +138,14 @@ static void run_block(struct walk *w, uint32_t block)
             run_launch(w, s->a);
             continue;
         }
+        if (s->kind == INFR_STEP_CHECK) { /* the shape decides: the same in every worker */
+            const struct infr_check *c = &e->checks[s->a];
+            int64_t a = w->job->shape->dim[c->a], b = w->job->shape->dim[c->b];
+            if (c->is_le ? a <= b : a == b) continue;
+            if (!w->worker) w->job->failed = s->a;
+            w->stopped = true;
+            continue;
+        }
         meet(w, buf_of_condition(w->job, s->a));
         if (!w->stopped) run_block(w, w->job->branch ? s->b : s->c);
     }
@@ -168,7 +177,7 @@ static int check_conditions(const struct infr_engine *e, const struct rt_shape *
 int rt_execute(struct infr_session *s, struct rt_shape *shape, struct infr_status *st)
 {
     const struct infr_engine *e = s->e;
-    struct job j = {.s = s, .e = e, .shape = shape, .profile = s->profile};
+    struct job j = {.s = s, .e = e, .shape = shape, .profile = s->profile, .failed = INFR_NONE};
     int code = check_conditions(e, shape, st), n_workers = rt_pool_size(e->pool);
     if (code) return code;
     if (n_workers > shape->max_workers) n_workers = shape->max_workers;
@@ -178,6 +187,7 @@ int rt_execute(struct infr_session *s, struct rt_shape *shape, struct infr_statu
     uint64_t start = s->profile ? now_ns() : 0;
     rt_pool_run(e->pool, n_workers, run_worker, &j);
     if (s->profile) s->profile->total_ns += now_ns() - start;
+    if (j.failed != INFR_NONE) return rt_check(e, shape, j.failed, st);
     if (!j.stop) return INFR_OK;
     atomic_store(&s->cancel, false);
     return rt_fail(st, INFR_CANCELLED, "cancelled");

@@ -197,6 +197,7 @@ static bool step_ok(const struct infr_engine *e, uint32_t i)
 {
     const struct infr_step *s = &e->steps[i];
     if (s->kind == INFR_STEP_LAUNCH) return s->a < e->n_launches;
+    if (s->kind == INFR_STEP_CHECK) return s->a < e->n_checks;
     return s->kind == INFR_STEP_IF && s->a < e->n_bufs && e->bufs[s->a].dtype == DT_BOOL &&
            s->b < e->n_blocks && s->c < e->n_blocks;
 }
@@ -239,7 +240,7 @@ static bool walk_ok(const struct infr_engine *e, uint32_t block, int depth, unsi
         const struct infr_step *s = &e->steps[e->blocks[block].first + i];
         if (s->kind == INFR_STEP_LAUNCH) {
             if (seen[e->n_blocks + (size_t)s->a]++) return false;
-        } else if (!walk_ok(e, s->b, depth + 1, seen) || !walk_ok(e, s->c, depth + 1, seen)) {
+        } else if (s->kind == INFR_STEP_IF && (!walk_ok(e, s->b, depth + 1, seen) || !walk_ok(e, s->c, depth + 1, seen))) {
             return false;
         }
     }
@@ -263,6 +264,7 @@ int rt_plan_validate(const struct infr_engine *e, struct infr_status *st)
     if (!e->h.model_name || !str_ok(e, e->h.model_name) || !str_ok(e, e->h.compiler_version) ||
         !str_ok(e, e->h.manifest))
         return damaged(st, "a string of the header, number", 0);
+    if (e->h.branch_checks > e->n_checks) return damaged(st, "check", e->h.branch_checks);
     if (e->h.text_bytes && (e->h.text_offset % 64 || e->h.text_bytes > e->blob_bytes ||
                             e->h.text_offset > e->blob_bytes - e->h.text_bytes))
         return damaged(st, "the text section, number", 0);

@@ -67,6 +67,10 @@ int rt_bind(struct infr_session *s, const struct infr_tensor *inputs, struct rt_
 int rt_input_shapes(struct infr_session *s, const int64_t *sym, struct infr_tensor *inputs,
                     struct infr_status *st);
 
+/* Row i of the checks at this shape; the message names what was expected. */
+int rt_check(const struct infr_engine *e, const struct rt_shape *shape, uint32_t i,
+             struct infr_status *st);
+
 /* Evaluates the dim program; false when it fails: *bad_row. */
 bool rt_dims_eval(const struct infr_engine *e, const int64_t *sym, int64_t *dim, uint32_t *bad_row);
 

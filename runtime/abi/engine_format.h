@@ -102,9 +102,12 @@ struct infr_launch {
     uint32_t flops, bytes;  /* dim rows for profiles, or INFR_NONE */
 };
 
-enum infr_step_kind { INFR_STEP_LAUNCH, INFR_STEP_IF };
+enum infr_step_kind { INFR_STEP_LAUNCH, INFR_STEP_IF, INFR_STEP_CHECK };
 
-/* LAUNCH: a = launch. IF: a = buffer holding the bool, b = block if true, c = block if false. */
+/*
+ * LAUNCH: a = launch. IF: a = buffer holding the bool, b = block if true, c = block if false. CHECK: a = check, which fails
+ * the call unless it holds.
+ */
 struct infr_step {
     uint32_t kind, a, b, c;
 };
@@ -151,7 +154,7 @@ struct infr_header {
     struct infr_table dims, symbols, inputs, outputs, checks, bufs, args, launches, steps, blocks, kernels;
     struct infr_table goldens, golden_outputs, pool_u32, pool_i64, pool_f64;
     uint32_t entry_block;
-    uint32_t pad;
+    uint32_t branch_checks; /* the last rows of checks: those of CHECK steps; the others hold for every call */
     /* Since 1.1; header_bytes tells. The text section (runtime/abi/text_format.h): offset a multiple of 64; bytes 0: none. */
     uint32_t text_offset, text_bytes;
 };
