@@ -7,7 +7,7 @@
  * (one pair (oy, ky) for each outer spatial axis), so that an output row of MR pixels is a column of the view and the
  * taps are the K loop. Undilated taps of the last axis and the channels are one contiguous run of kw * C elements. Weights
  * are packed at build time into panels of P output channels: w'[group][O/P][taps, c][P]. Every output element is
- * one chain over (ky, kx, c) in order.
+ * one chain over (ky, kx, c) in order, or where that is long a chain of partial sums.
  *
  * A slice is one output row by one panel. Depthwise convolutions (one input channel a group) are vectors over channels.
  */
@@ -15,6 +15,7 @@
 #include "passes/tile_shape.h"
 
 #define PREFETCH_BYTES 2048 /* how far ahead of the K loop packed weights are asked for */
+#define K_PART 256 /* longest partial sum where the whole is 3 times that: see passes/lower_matmul.c */
 
 struct conv {
     struct lower_ctx *l;
@@ -146,6 +147,36 @@ static void prefetch_weights(struct conv *c, const struct place *p, struct lp_va
     }
 }
 
+/* The products of taps k and channels [lo, hi), added to acc. */
+static struct lp_value *contract_run(struct conv *c, const struct place *p, struct lp_value *const *k, struct lp_value *lo,
+                                     struct lp_value *hi, struct lp_value *acc)
+{
+    struct expr_ctx *e = c->e;
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, 1, 1, &acc);
+    struct lp_value *ch = loop->regions[0]->args[0];
+    prefetch_weights(c, p, k, ch);
+    struct lp_value *next = lp_mma(&e->b, loop->regions[0]->args[1], load_pixels(c, p, k, ch), load_weights(c, p, k, ch), 1);
+    expr_for_end(e, loop, &next);
+    return loop->results[0];
+}
+
+/* All channels of taps k, added to acc. parts: as partial sums of at most K_PART. */
+static struct lp_value *contract_channels(struct conv *c, const struct place *p, struct lp_value *const *k, int64_t run, bool parts,
+                                          struct lp_value *acc)
+{
+    struct expr_ctx *e = c->e;
+    struct lp_builder *b = &e->b;
+    if (!parts) return contract_run(c, p, k, e->zero, lp_index(b, run), acc);
+    struct lp_value *zero = lp_const_f(b, lp_tile(c->acc, p->rows, c->nr), 0);
+    if (run < 2 * K_PART) return lp_binary(b, LP_OP_ADD, acc, contract_run(c, p, k, e->zero, lp_index(b, run), zero));
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, run), K_PART, 1, &acc);
+    struct lp_value *lo = loop->regions[0]->args[0], *hi = lp_binary(b, LP_OP_ADD, lo, lp_index(b, K_PART));
+    if (run % K_PART) hi = lp_binary(b, LP_OP_MIN, hi, lp_index(b, run));
+    struct lp_value *sum = lp_binary(b, LP_OP_ADD, loop->regions[0]->args[1], contract_run(c, p, k, lo, hi, zero));
+    expr_for_end(e, loop, &sum);
+    return loop->results[0];
+}
+
 /* acc after the loops over taps and channels. */
 static struct lp_value *contract(struct conv *c, const struct place *p)
 {
@@ -153,16 +184,14 @@ static struct lp_value *contract(struct conv *c, const struct place *p)
     struct lp_value *acc = lp_const_f(&e->b, lp_tile(c->acc, p->rows, c->nr), 0), *k[3] = {e->zero, e->zero, e->zero};
     struct lp_op *loops[4];
     int n_loops = 0, n_taps = c->n - (c->merged ? 1 : 0);
+    int64_t run = c->merged ? c->cg * c->kernel[c->n - 1] : c->cg, total = run;
     for (int i = 0; i < n_taps; i++) {
         if (c->kernel[i] == 1) continue;
         struct lp_op *loop = loops[n_loops++] = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(&e->b, c->kernel[i]), 1, 1, &acc);
         k[i] = loop->regions[0]->args[0], acc = loop->regions[0]->args[1];
+        total *= c->kernel[i];
     }
-    int64_t run = c->merged ? c->cg * c->kernel[c->n - 1] : c->cg;
-    struct lp_op *loop = loops[n_loops++] = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(&e->b, run), 1, 1, &acc);
-    struct lp_value *ch = loop->regions[0]->args[0];
-    prefetch_weights(c, p, k, ch);
-    acc = lp_mma(&e->b, loop->regions[0]->args[1], load_pixels(c, p, k, ch), load_weights(c, p, k, ch), 1);
+    acc = contract_channels(c, p, k, run, run >= K_PART / 2 && total >= 3 * K_PART, acc);
     while (n_loops) {
         expr_for_end(e, loops[--n_loops], &acc);
         acc = loops[n_loops]->results[0];
