@@ -2,10 +2,13 @@
 /*
  * State of language models: kv_write and attention over a paged cache.
  *
- * Attention: a slice is one row of the batch and one query head. It walks the pages of its sequence in order, keeping the
- * running maximum, sum and weighted values (online softmax: Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022). Pages
- * start at absolute multiples of P and each is reduced in one fixed order, so a row's bits do not depend on the
- * batch, on chunks of the prompt, or on threads.
+ * Layout inside a page is ours to choose: the runtime moves whole pages. K is kept transposed, [H, D, P], so that the scores of a
+ * page are vectors over its positions; V as [P, H, D]. A state that serves as K and V at once stays [P, H, D].
+ *
+ * Attention: a slice is one row of the batch and one kv head, with all its query heads as the rows of a tile. It walks the pages of its
+ * sequence in order, keeping the running maximum, sum and weighted values (online softmax: Milakov and Gimelshein 2018;
+ * FlashAttention, Dao et al. 2022). Pages start at absolute multiples of P and each is reduced in one fixed order, so a
+ * row's bits do not depend on the batch, on chunks of the prompt, or on threads.
  */
 #include <math.h>
 
@@ -16,11 +19,53 @@ struct attention {
     struct expr_ctx *e;
     const struct ir_op *op;
     int q, k, v, positions, seq_of, table, out; /* buffers */
-    int s_buf, acc_buf;                         /* stack: scores of a page, weighted values */
-    int64_t page, group, d, dv;                 /* group: query heads a kv head */
-    int dw, vw;                                 /* vector widths: d and dv rounded up to powers of two */
-    struct lp_value *row, *head, *kv_head, *pos, *seq, *first; /* first: least visible position */
+    int p_buf;                                  /* stack: weights of a page, [heads, P] */
+    int64_t page, d, dv;
+    int heads;                                  /* query heads a kv head: the tile's rows */
+    int vw;                                     /* vector width: dv rounded up to a power of two */
+    struct lp_value *row, *head, *kv_head, *pos, *seq, *first; /* head: first of the group; first: least visible position */
 };
+
+/* ---- layout of states ---- */
+
+/* The function's input that a state value goes back to. */
+static const struct ir_value *state_root(const struct ir_value *v)
+{
+    while (v->def) {
+        const struct ir_op *group = v->def, *op = group->regions[0]->first;
+        while (op && !(ir_op_traits(op) & IR_T_STATE)) op = op->next;
+        INFC_ASSERT(op != NULL);
+        v = ir_operand(group, ir_operand(op, 0)->index);
+    }
+    return v;
+}
+
+/* Is the state behind v read as V by any attention? Then it keeps its natural layout. */
+static bool read_as_v(const struct lower_ctx *l, const struct ir_value *v)
+{
+    const struct ir_value *root = state_root(v);
+    for (const struct ir_op *g = l->group->block->first; g; g = g->next) {
+        if (g->code != IR_OP_GROUP) continue;
+        for (const struct ir_op *op = g->regions[0]->first; op; op = op->next)
+            if (op->code == IR_OP_PAGED_ATTENTION && state_root(ir_operand(g, ir_operand(op, 2)->index)) == root) return true;
+    }
+    return false;
+}
+
+/* Views buffer buf ([NP, P, H, D]) so that positions lie side by side: D * H rows of P elements a page. */
+static void transpose_view(struct lower_ctx *l, int buf)
+{
+    struct lp_buf *b = &l->k->bufs.v[buf];
+    struct dim_ctx *dc = l->m->dims;
+    const struct dim **strides = ARENA_ARRAY(&l->k->arena, const struct dim *, 4);
+    strides[0] = b->strides[0];
+    strides[1] = dim_const(dc, 1);
+    strides[2] = dim_mul(dc, b->dims[3], b->dims[1]);
+    strides[3] = b->dims[1];
+    b->strides = strides;
+}
+
+/* ---- attention ---- */
 
 static int pow2_at_least(int64_t n)
 {
@@ -31,98 +76,97 @@ static int pow2_at_least(int64_t n)
 
 static struct lp_value *f32(struct attention *a, double v) { return lp_const_f(&a->e->b, lp_scalar(DT_F32), v); }
 
-static struct lp_value *vector_at(struct attention *a, int buf, struct lp_value *const *idx, int rank, int width, int64_t n)
-{
-    struct lp_builder *b = &a->e->b;
-    struct lp_value *ncols = width != n ? lp_index(b, n) : NULL;
-    return lp_cast(b, lp_load_tile(b, buf, idx, 1, width, 0, rank - 1, NULL, ncols), DT_F32);
-}
-
 static struct lp_value *load_i64(struct attention *a, int buf, struct lp_value *i)
 {
     struct lp_value *idx[1] = {i};
     return lp_cast(&a->e->b, lp_load(&a->e->b, buf, idx), DT_I64);
 }
 
-/* Scaled score of position j of a page, -inf where the row does not see it. */
-static struct lp_value *score(struct attention *a, struct lp_value *q, struct lp_value *page, struct lp_value *j, struct lp_value *p)
+/* q[row, heads, d] as a column, scaled. */
+static struct lp_value *load_q(struct attention *a, struct lp_value *d)
 {
     struct lp_builder *b = &a->e->b;
-    struct lp_value *idx[4] = {page, j, a->kv_head, a->e->zero};
-    struct lp_value *k = vector_at(a, a->k, idx, 4, a->dw, a->d);
-    struct lp_value *s = lp_reduce(b, LP_RED_ADD, lp_binary(b, LP_OP_MUL, q, k));
-    s = lp_binary(b, LP_OP_MUL, s, f32(a, ir_attr_float(a->op, "scale", 1)));
+    struct lp_value *idx[3] = {a->row, a->head, d};
+    struct lp_value *q = lp_cast(b, lp_load_tile(b, a->q, idx, a->heads, 1, 1, 2, NULL, NULL), DT_F32);
+    return lp_binary(b, LP_OP_MUL, q, f32(a, ir_attr_float(a->op, "scale", 1)));
+}
+
+/* Scores of all positions of a page: heads x P. */
+static struct lp_value *scores(struct attention *a, struct lp_value *page, struct lp_value *start)
+{
+    struct expr_ctx *e = a->e;
+    struct lp_builder *b = &e->b;
+    int width = (int)a->page;
+    struct lp_value *acc = lp_const_f(b, lp_tile(DT_F32, a->heads, width), 0);
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, a->d), 1, 1, &acc);
+    struct lp_value *d = loop->regions[0]->args[0], *idx[4] = {page, e->zero, a->kv_head, d};
+    struct lp_value *k = lp_cast(b, lp_load_tile(b, a->k, idx, 1, width, 0, 1, NULL, NULL), DT_F32);
+    struct lp_value *next = lp_mma(b, loop->regions[0]->args[1], load_q(a, d), k, 1);
+    expr_for_end(e, loop, &next);
+    struct lp_value *s = loop->results[0];
     double cap = ir_attr_float(a->op, "softcap", 0);
     if (cap > 0) s = lp_binary(b, LP_OP_MUL, lp_unary(b, LP_OP_TANH, lp_binary(b, LP_OP_MUL, s, f32(a, 1 / cap))), f32(a, cap));
+    struct lp_value *p = lp_binary(b, LP_OP_ADD, lp_iota(b, DT_I64, width), start);
     struct lp_value *seen = lp_binary(b, LP_OP_AND, lp_binary(b, LP_OP_LE, p, a->pos), lp_binary(b, LP_OP_GE, p, a->first));
+    /* What lies in unseen slots of the page may be anything, NaN too: selected away, never multiplied. */
     return lp_select(b, seen, s, f32(a, -(double)INFINITY));
 }
 
-/* acc = acc * c, then + p[j] * v[j] over the page's positions [0, count). */
-static void add_values(struct attention *a, struct lp_value *page, struct lp_value *count, struct lp_value *c)
+/* acc + sum over the page's positions [0, count) of p[:, j] v[j, :]. */
+static struct lp_value *add_values(struct attention *a, struct lp_value *page, struct lp_value *count, struct lp_value *acc)
 {
     struct expr_ctx *e = a->e;
     struct lp_builder *b = &e->b;
-    struct lp_value *zero[1] = {e->zero};
-    struct lp_value *acc = lp_load_tile(b, a->acc_buf, zero, 1, a->vw, 0, 0, NULL, NULL);
-    acc = lp_binary(b, LP_OP_MUL, acc, c);
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, count, 1, 1, &acc);
-    struct lp_value *j = loop->regions[0]->args[0], *idx[4] = {page, j, a->kv_head, e->zero}, *at[1] = {j};
-    struct lp_value *v = vector_at(a, a->v, idx, 4, a->vw, a->dv), *p = lp_load(b, a->s_buf, at);
-    struct lp_value *next = lp_fma(b, p, v, loop->regions[0]->args[1]);
+    struct lp_value *j = loop->regions[0]->args[0], *idx[4] = {page, j, a->kv_head, e->zero}, *at[2] = {e->zero, j};
+    struct lp_value *ncols = a->vw != a->dv ? lp_index(b, a->dv) : NULL;
+    struct lp_value *v = lp_cast(b, lp_load_tile(b, a->v, idx, 1, a->vw, 0, 3, NULL, ncols), DT_F32);
+    struct lp_value *p = lp_load_tile(b, a->p_buf, at, a->heads, 1, 0, 1, NULL, NULL);
+    struct lp_value *next = lp_mma(b, loop->regions[0]->args[1], p, v, 1);
     expr_for_end(e, loop, &next);
-    lp_store_tile(b, a->acc_buf, zero, loop->results[0], 0, 0, NULL, NULL);
+    return loop->results[0];
 }
 
-/* One page: scores, their maximum, exponentials, sum, values. carry: m (running maximum), l (running sum). */
-static void one_page(struct attention *a, struct lp_value *q, struct lp_value *page_no, struct lp_value **carry)
+/* One page. carry: running maximum and sum (a value a head), weighted values (heads x dv). */
+static void one_page(struct attention *a, struct lp_value *page_no, struct lp_value **carry)
 {
     struct expr_ctx *e = a->e;
     struct lp_builder *b = &e->b;
-    struct lp_value *entry[2] = {a->seq, page_no};
+    struct lp_value *entry[2] = {a->seq, page_no}, *zero[2] = {e->zero, e->zero};
     struct lp_value *page = lp_cast(b, lp_load(b, a->table, entry), DT_I64);
     struct lp_value *start = lp_binary(b, LP_OP_MUL, page_no, lp_index(b, a->page));
     struct lp_value *count = lp_binary(b, LP_OP_SUB, lp_binary(b, LP_OP_ADD, a->pos, e->one), start);
     count = lp_binary(b, LP_OP_MIN, count, lp_index(b, a->page));
-    struct lp_op *fill = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, a->page), 1, 0, NULL);
-    struct lp_value *at[1] = {fill->regions[0]->args[0]};
-    struct lp_value *j = lp_binary(b, LP_OP_MIN, at[0], lp_binary(b, LP_OP_SUB, count, e->one)); /* never past what was written */
-    struct lp_value *p = lp_binary(b, LP_OP_ADD, start, at[0]);
-    lp_store(b, a->s_buf, at, score(a, q, page, j, p));
-    expr_for_end(e, fill, NULL);
-    struct lp_value *zero[1] = {e->zero};
-    int width = (int)a->page;
-    struct lp_value *s = lp_load_tile(b, a->s_buf, zero, 1, width, 0, 0, NULL, NULL);
+    struct lp_value *s = scores(a, page, start);
     struct lp_value *m = lp_binary(b, LP_OP_MAX, carry[0], lp_reduce(b, LP_RED_MAX, s));
     /* A page that a window hides wholly leaves m at -inf: count from 0 then, all its weights are 0. */
     struct lp_value *base = lp_select(b, lp_binary(b, LP_OP_EQ, m, f32(a, -(double)INFINITY)), f32(a, 0), m);
     struct lp_value *c = lp_unary(b, LP_OP_EXP, lp_binary(b, LP_OP_SUB, carry[0], base));
     struct lp_value *w = lp_unary(b, LP_OP_EXP, lp_binary(b, LP_OP_SUB, s, base));
-    lp_store_tile(b, a->s_buf, zero, w, 0, 0, NULL, NULL);
-    struct lp_value *l = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, carry[1], c), lp_reduce(b, LP_RED_ADD, w));
-    add_values(a, page, count, c);
-    carry[0] = m, carry[1] = l;
+    lp_store_tile(b, a->p_buf, zero, w, 0, 1, NULL, NULL);
+    carry[1] = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, carry[1], c), lp_reduce(b, LP_RED_ADD, w));
+    carry[2] = add_values(a, page, count, lp_binary(b, LP_OP_MUL, carry[2], c));
+    carry[0] = m;
 }
 
 static void emit_row(struct attention *a)
 {
     struct expr_ctx *e = a->e;
     struct lp_builder *b = &e->b;
-    struct lp_value *qi[3] = {a->row, a->head, e->zero}, *zero[1] = {e->zero};
-    struct lp_value *q = vector_at(a, a->q, qi, 3, a->dw, a->d);
-    lp_store_tile(b, a->acc_buf, zero, lp_const_f(b, lp_vector(DT_F32, a->vw), 0), 0, 0, NULL, NULL);
     struct lp_value *lo = lp_binary(b, LP_OP_FLOORDIV, a->first, lp_index(b, a->page));
     struct lp_value *hi = lp_binary(b, LP_OP_FLOORDIV, lp_binary(b, LP_OP_ADD, a->pos, lp_index(b, a->page)), lp_index(b, a->page));
-    struct lp_value *init[2] = {f32(a, -(double)INFINITY), f32(a, 0)};
-    struct lp_op *pages = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, 1, 2, init);
-    struct lp_value *carry[2] = {pages->regions[0]->args[1], pages->regions[0]->args[2]};
-    one_page(a, q, pages->regions[0]->args[0], carry);
+    struct lp_type column = lp_tile(DT_F32, a->heads, 1);
+    struct lp_value *init[3] = {lp_const_f(b, column, -(double)INFINITY), lp_const_f(b, column, 0),
+                                lp_const_f(b, lp_tile(DT_F32, a->heads, a->vw), 0)};
+    struct lp_op *pages = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, 1, 3, init);
+    struct lp_value **args = pages->regions[0]->args, *carry[3] = {args[1], args[2], args[3]};
+    one_page(a, args[0], carry);
     expr_for_end(e, pages, carry);
-    struct lp_value *sum = pages->results[1];
-    struct lp_value *inv = lp_binary(b, LP_OP_DIV, f32(a, 1), lp_select(b, lp_binary(b, LP_OP_EQ, sum, f32(a, 0)), f32(a, 1), sum));
-    struct lp_value *acc = lp_binary(b, LP_OP_MUL, lp_load_tile(b, a->acc_buf, zero, 1, a->vw, 0, 0, NULL, NULL), inv);
+    struct lp_value *sum = pages->results[1], *one = f32(a, 1);
+    struct lp_value *inv = lp_binary(b, LP_OP_DIV, one, lp_select(b, lp_binary(b, LP_OP_EQ, sum, f32(a, 0)), one, sum));
+    struct lp_value *v = lp_binary(b, LP_OP_MUL, pages->results[2], inv), *idx[3] = {a->row, a->head, e->zero};
     struct lp_value *ncols = a->vw != a->dv ? lp_index(b, a->dv) : NULL;
-    lp_store_tile(b, a->out, qi, lp_cast(b, acc, a->op->results[0].type.dtype), 0, 2, NULL, ncols);
+    lp_store_tile(b, a->out, idx, lp_cast(b, v, a->op->results[0].type.dtype), 1, 2, NULL, ncols);
 }
 
 static bool attention_shape(struct attention *a)
@@ -131,10 +175,10 @@ static bool attention_shape(struct attention *a)
     const struct dim *fixed[] = {qt->dims[1], qt->dims[2], kt->dims[1], kt->dims[2], kt->dims[3], ot->dims[2]};
     for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
         if (!dim_is_const(fixed[i])) return false;
-    a->page = kt->dims[1]->value, a->group = qt->dims[1]->value / kt->dims[2]->value;
+    a->page = kt->dims[1]->value, a->heads = (int)(qt->dims[1]->value / kt->dims[2]->value);
     a->d = qt->dims[2]->value, a->dv = ot->dims[2]->value;
-    a->dw = pow2_at_least(a->d), a->vw = pow2_at_least(a->dv);
-    return (a->page & (a->page - 1)) == 0 && a->page <= 256 && a->dw <= 1024 && a->vw <= 1024;
+    a->vw = pow2_at_least(a->dv);
+    return (a->page & (a->page - 1)) == 0 && a->page <= 256 && a->vw <= 1024 && a->heads >= 1 && a->heads <= 128;
 }
 
 enum lower_result lower_attention(struct lower_ctx *l)
@@ -148,22 +192,23 @@ enum lower_result lower_attention(struct lower_ctx *l)
     if (!attention_shape(&a)) return LOWER_NOT_MINE;
     struct expr_ctx *e = &l->e;
     struct lp_builder *b = &e->b;
-    const struct ir_type *qt = &ir_operand(op, 0)->type;
-    int64_t s_dims[] = {a.page}, acc_dims[] = {a.vw};
-    a.s_buf = lp_add_stack(l->k, "scores", DT_F32, 1, s_dims);
-    a.acc_buf = lp_add_stack(l->k, "values", DT_F32, 1, acc_dims);
-    lower_set_slices(l, dim_mul(l->m->dims, qt->dims[0], qt->dims[1]));
+    const struct ir_type *qt = &ir_operand(op, 0)->type, *kt = &ir_operand(op, 1)->type;
+    if (!read_as_v(l, ir_operand(l->group, a.k))) transpose_view(l, a.k);
+    int64_t p_dims[] = {a.heads, a.page};
+    a.p_buf = lp_add_stack(l->k, "weights", DT_F32, 2, p_dims);
+    const struct dim *axes[2] = {qt->dims[0], kt->dims[2]};
+    lower_set_slices(l, dim_mul(l->m->dims, axes[0], axes[1]));
     struct lp_value *coord[2];
-    expr_delinear(e, lower_slice(l), 2, qt->dims, coord);
-    a.row = coord[0], a.head = coord[1];
-    a.kv_head = lp_binary(b, LP_OP_FLOORDIV, a.head, lp_index(b, a.group));
+    expr_delinear(e, lower_slice(l), 2, axes, coord);
+    a.row = coord[0], a.kv_head = coord[1];
+    a.head = lp_binary(b, LP_OP_MUL, a.kv_head, lp_index(b, a.heads));
     a.pos = load_i64(&a, a.positions, a.row), a.seq = load_i64(&a, a.seq_of, a.row);
     int64_t window = ir_attr_int(op, "window", 0);
     a.first = e->zero;
     if (window > 0) a.first = lp_binary(b, LP_OP_MAX, e->zero, lp_binary(b, LP_OP_SUB, a.pos, lp_index(b, window - 1)));
     emit_row(&a);
     l->k->schedule = "attention";
-    l->k->claim = 4; /* rows further on see more positions */
+    l->k->claim = 1; /* rows further on see more positions */
     return LOWER_DONE;
 }
 
@@ -176,6 +221,7 @@ enum lower_result lower_kv_write(struct lower_ctx *l)
     const struct ir_value *state = ir_operand(op, 0), *rows = ir_operand(op, 1);
     const struct ir_type *st = &state->type, *rt = &rows->type;
     lower_set_slices(l, rt->dims[0]);
+    if (!read_as_v(l, ir_operand(l->group, state->index))) transpose_view(l, lower_result_buf(l, 0));
     struct lp_value *t = lower_slice(l), *slot_at[1] = {t}, *page = expr_dim(e, st->dims[1]);
     struct lp_value *slot = lp_cast(b, expr_at(e, ir_operand(op, 2), slot_at), DT_I64);
     struct lp_op *branch = lp_if_begin(b, lp_binary(b, LP_OP_GE, slot, e->zero), 0, NULL);

@@ -16,6 +16,7 @@
 #define PREFETCH_BYTES 2048 /* how far ahead of the K loop a packed panel is asked for */
 #define QUANT_PREFETCH_BYTES 8192 /* the same for encoded weights, which few rows read at the speed of memory */
 #define K_PART 256 /* a partial sum's steps: a chain of 9,216 loses 7 bits, 36 chains of 256 lose 4; costs 1% */
+#define MAX_UNPACKED_BYTES (8 << 20) /* of an encoded panel taken apart in a worker's scratch memory */
 #define ROW_BLOCK 96 /* rows a slice does with one panel, rounded down to a multiple of MR */
 
 struct mm {
@@ -28,6 +29,8 @@ struct mm {
     bool quant, nibbles;             /* b is an encoded constant's parts (op qmatmul) */
     int scale, min, zero;            /* buffers of the parts, -1: none */
     int64_t group;                   /* k of one scale */
+    int unpacked_buf;                /* stack buffer [K, 64]: the panel's weights while many rows use them */
+    bool unpacked;                   /* they are in it */
     int mr, nr;
     enum dtype acc;
     struct lp_value *batch[IR_MAX_RANK]; /* coordinates of the batch axes, when not flat */
@@ -160,6 +163,51 @@ static struct lp_value *load_group(struct mm *t, int buf, struct lp_value *panel
     return lp_cast(b, lp_load_tile(b, buf, idx, 1, t->nr, 0, 2, NULL, NULL), DT_F32);
 }
 
+static struct lp_value *decode(struct mm *t, struct lp_value *q, struct lp_value *scale, struct lp_value *min)
+{
+    struct lp_builder *b = &t->l->e.b;
+    if (!scale) return q;
+    return min ? lp_fma(b, q, scale, min) : lp_binary(b, LP_OP_MUL, q, scale);
+}
+
+/* The panel's weights as f32 into the stack buffer; the same operations as in contract_quant, so the same bits. */
+static void unpack_panel(struct mm *t, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    const struct ir_type *q = &ir_operand(t->l->anchor, 1)->type;
+    struct lp_op *pieces = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, q->dims[1]->value), 1, 0, NULL);
+    struct lp_value *g = pieces->regions[0]->args[0];
+    for (int col = 0; col < t->panel; col += t->nr) {
+        struct lp_value *scale = t->scale >= 0 ? load_group(t, t->scale, panel, col, g) : NULL, *w[2];
+        struct lp_value *min = t->min >= 0 ? load_group(t, t->min, panel, col, g) : NULL;
+        struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, q->dims[2]->value), 1, 0, NULL);
+        struct lp_value *i = loop->regions[0]->args[0], *base = expr_imul(e, g, lp_index(b, t->group));
+        load_q(t, panel, col, g, i, w);
+        for (int k = 0; k < (t->nibbles ? 2 : 1); k++) {
+            struct lp_value *at = t->nibbles ? lp_binary(b, LP_OP_MUL, i, lp_index(b, 2)) : i;
+            if (k) at = lp_binary(b, LP_OP_ADD, at, e->one);
+            struct lp_value *idx[2] = {lp_binary(b, LP_OP_ADD, base, at), lp_index(b, col)};
+            lp_store_tile(b, t->unpacked_buf, idx, decode(t, w[k], scale, min), 0, 1, NULL, NULL);
+        }
+        expr_for_end(e, loop, NULL);
+    }
+    expr_for_end(e, pieces, NULL);
+}
+
+static struct lp_value *contract_unpacked(struct mm *t, struct lp_value *row, int rows, struct lp_value *nrows, int col)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_value *acc = zero_tile(t, rows);
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, expr_dim(e, t->k), 1, 1, &acc);
+    struct lp_value *k = loop->regions[0]->args[0], *idx[2] = {k, lp_index(b, col)};
+    struct lp_value *w = lp_load_tile(b, t->unpacked_buf, idx, 1, t->nr, 0, 1, NULL, NULL);
+    struct lp_value *next = lp_mma(b, loop->regions[0]->args[1], load_a(t, row, k, rows, nrows), w, 1);
+    expr_for_end(e, loop, &next);
+    return loop->results[0];
+}
+
 /*
  * K loop over an encoded b: groups, then their k; each weight is taken apart in registers (q * scale + min) and used once a
  * tile. The chain of every output element is over k in order, for every number of rows.
@@ -184,8 +232,7 @@ static struct lp_value *contract_quant(struct mm *t, struct lp_value *row, int r
     load_q(t, panel, col, g, i, w);
     struct lp_value *base = expr_imul(e, g, lp_index(b, t->group));
     for (int k = 0; k < (t->nibbles ? 2 : 1); k++) {
-        struct lp_value *x = w[k];
-        if (scale) x = min ? lp_fma(b, x, scale, min) : lp_binary(b, LP_OP_MUL, x, scale);
+        struct lp_value *x = decode(t, w[k], scale, min);
         struct lp_value *at = t->nibbles ? lp_binary(b, LP_OP_MUL, i, lp_index(b, 2)) : i;
         if (k) at = lp_binary(b, LP_OP_ADD, at, e->one);
         at = lp_binary(b, LP_OP_ADD, base, at);
@@ -240,7 +287,7 @@ static void emit_tile(struct mm *t, struct lp_value *row, int rows, struct lp_va
     bool cut = !(dim_is_const(t->n) && t->n->value % t->panel == 0);
     struct lp_value *ncols = NULL;
     if (cut) ncols = lp_binary(&e->b, LP_OP_MAX, lp_binary(&e->b, LP_OP_SUB, expr_dim(e, t->n), first_col), e->zero);
-    struct lp_value *acc = t->quant ? contract_quant(t, row, rows, nrows, panel, col) : contract_dense(t, row, rows, nrows, panel, col, ncols);
+    struct lp_value *acc = t->unpacked ? contract_unpacked(t, row, rows, nrows, col) : t->quant ? contract_quant(t, row, rows, nrows, panel, col) : contract_dense(t, row, rows, nrows, panel, col, ncols);
     struct lp_value *v = lp_cast(&e->b, acc, l->anchor->results[0].type.dtype);
     struct lp_value *idx[IR_MAX_RANK];
     int rank = t->flat ? 2 : t->rank;
@@ -293,6 +340,28 @@ static void emit_rest(struct mm *t, struct lp_value *row, struct lp_value *rest,
         expr_scope_pop(e, mark);
     }
     lp_if_end(b, one, NULL);
+}
+
+static void emit_rows(struct mm *t, struct lp_value *lo, struct lp_value *hi, struct lp_value *panel);
+
+/* An encoded panel: taken apart once when two tiles or more use it, else in registers. */
+static void emit_rows_quant(struct mm *t, struct lp_value *lo, struct lp_value *hi, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_value *count = lp_binary(b, LP_OP_SUB, hi, lo);
+    struct lp_op *many = lp_if_begin(b, lp_binary(b, LP_OP_GE, count, lp_index(b, 2 * t->mr)), 0, NULL);
+    size_t mark = expr_scope_push(e);
+    unpack_panel(t, panel);
+    t->unpacked = true;
+    emit_rows(t, lo, hi, panel);
+    t->unpacked = false;
+    expr_scope_pop(e, mark);
+    lp_if_else(b, many, NULL);
+    mark = expr_scope_push(e);
+    emit_rows(t, lo, hi, panel);
+    expr_scope_pop(e, mark);
+    lp_if_end(b, many, NULL);
 }
 
 /* Rows [lo, hi): full tiles, then what is left (hi - lo) mod MR: known at build time or bounded at run time. */
@@ -423,7 +492,11 @@ enum lower_result lower_matmul(struct lower_ctx *l)
     lower_set_slices(l, slices);
     struct lp_value *lo = lp_binary(&e->b, LP_OP_MUL, block, lp_index(&e->b, row_block));
     struct lp_value *hi = lp_binary(&e->b, LP_OP_MIN, lp_binary(&e->b, LP_OP_ADD, lo, lp_index(&e->b, row_block)), expr_dim(e, t.m));
-    emit_rows(&t, lo, hi, panel);
+    int64_t unpacked_dims[] = {dim_is_const(t.k) ? t.k->value : 0, t.panel};
+    bool unpack = t.quant && unpacked_dims[0] * t.panel * 4 <= MAX_UNPACKED_BYTES;
+    if (unpack) t.unpacked_buf = lp_add_stack(l->k, "unpacked", DT_F32, 2, unpacked_dims);
+    if (unpack) emit_rows_quant(&t, lo, hi, panel);
+    else emit_rows(&t, lo, hi, panel);
     l->k->schedule = t.quant ? "matmul-quantised" : t.packed ? "matmul" : "matmul-dynamic";
     const struct dim *elems = ir_type_elems(l->m, rt);
     l->k->flops = dim_mulc(dc, dim_mul(dc, elems, t.k), 2);

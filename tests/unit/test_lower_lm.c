@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Lowering of what language models use, against the reference evaluator: matmuls and gathers over every encoding that packs
+ * here, cache writes, attention over pages. The plan runs in the loop-IR evaluator, which checks every access.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compiler/emit_plan.h"
+#include "ir/build.h"
+#include "ir/encoding.h"
+#include "ir/plan_eval.h"
+#include "passes/lower.h"
+#include "passes/pass.h"
+#include "runtime/abi/random.h"
+
+static const struct target_level levels[] = {
+    {.name = "v2", .isa = INFR_ISA_V2, .vector_bytes = 16, .n_vector_regs = 16},
+    {.name = "v4", .isa = INFR_ISA_V4, .vector_bytes = 64, .n_vector_regs = 32, .has_fma = true, .has_masks = true},
+};
+static const struct target test_target = {.name = "test", .levels = levels, .n_levels = 2};
+
+struct graph {
+    struct diag_sink diag;
+    struct arena arena;
+    struct ir_module *m;
+    struct ir_func *f;
+    struct ir_builder b;
+    struct ir_tensor in[8];
+};
+
+static void graph_init(struct graph *g)
+{
+    memset(g, 0, sizeof *g);
+    diag_init(&g->diag);
+    arena_init(&g->arena);
+    g->m = ir_module_create("test", &g->diag);
+    g->f = ir_func_create(g->m, "main");
+    g->b = (struct ir_builder){.m = g->m, .block = g->f->body, .loc = ir_loc_make(g->m, "test:/node")};
+}
+
+static void graph_deinit(struct graph *g)
+{
+    ir_module_destroy(g->m);
+    arena_deinit(&g->arena);
+    diag_deinit(&g->diag);
+}
+
+static const struct dim *sym(struct graph *g, const char *name) { return dim_sym(g->m->dims, name, 1, 512); }
+static const struct dim *cst(struct graph *g, int64_t v) { return dim_const(g->m->dims, v); }
+
+/* An input of these dims whose value at run time has the sizes; zeroed. */
+static struct ir_value *input(struct graph *g, enum dtype t, int rank, const struct dim *const *dims, const int64_t *sizes)
+{
+    char name[16];
+    int n = g->f->n_inputs;
+    snprintf(name, sizeof name, "in%d", n);
+    struct ir_tensor *x = &g->in[n];
+    *x = (struct ir_tensor){.dtype = t, .rank = rank, .n_bytes = dtype_bytes(t)};
+    for (int i = 0; i < rank; i++) x->dims[i] = sizes[i], x->n_bytes *= (size_t)sizes[i];
+    x->data = arena_alloc(&g->arena, x->n_bytes);
+    if (t == DT_F32)
+        for (size_t i = 0; i < x->n_bytes / 4; i++) ((float *)x->data)[i] = (float)infr_random_float(3, (uint32_t)n, i);
+    return ir_func_add_input(g->f, name, ir_type_make(g->m, t, rank, dims));
+}
+
+/* [rows, k] of random blocks that decode to moderate numbers: packed from floats where there is an encoder. */
+static struct ir_value *encoded(struct graph *g, const struct ir_encoding *e, int64_t rows, int64_t k)
+{
+    float *x = ARENA_ARRAY(&g->arena, float, rows * k);
+    for (int64_t i = 0; i < rows * k; i++) x[i] = (float)infr_random_float(9, 0, (uint64_t)i);
+    size_t bytes;
+    assert_true(encoding_bytes(e, rows, k, &bytes));
+    void *data = arena_alloc(&g->m->arena, bytes);
+    assert_true(encoding_pack(e, x, rows * k, data));
+    int64_t dims[] = {rows, k};
+    struct ir_type t = ir_type_static(g->m, DT_F32, 2, dims);
+    t.enc = e;
+    return ir_build_constant(&g->b, ir_const_make(g->m, "w", t, data, bytes, false));
+}
+
+static void read_const(const struct plan_buf *b, void *dst, size_t n)
+{
+    struct weight w = {.cst = b->cst, .pack = b->pack, .n_bytes = n};
+    weight_read(&w, 0, dst, n);
+}
+
+static void compare(const struct ir_tensor *want, const struct ir_tensor *got, float tolerance)
+{
+    assert_int_equal(want->n_bytes, got->n_bytes);
+    for (size_t i = 0; i < want->n_bytes / 4; i++) {
+        float a = ((const float *)want->data)[i], b = ((const float *)got->data)[i];
+        if (!(fabsf(a - b) <= tolerance * (1 + fabsf(a)))) fail_msg("element %zu: want %g, got %g", i, (double)a, (double)b);
+    }
+}
+
+static void check(struct graph *g, struct ir_value *out, float tolerance)
+{
+    if (!out) diag_print_text(&g->diag, stderr);
+    assert_non_null(out);
+    static const char *const names[] = {"out"};
+    struct ir_tensor want = {0}, got = {0};
+    ir_func_set_outputs(g->f, 1, &out, names);
+    bool ok = ir_eval_func(g->f, g->in, &want, &g->arena, &g->diag);
+    if (!ok) diag_print_text(&g->diag, stderr);
+    assert_true(ok);
+    struct pass_options po = {0};
+    ok = pass_run_all(g->m, &po, &g->diag);
+    struct plan *p = ok ? lower_module(g->m, &test_target, 1u << INFR_ISA_V2 | 1u << INFR_ISA_V4, &g->diag) : NULL;
+    if (!p) diag_print_text(&g->diag, stderr);
+    assert_non_null(p);
+    for (int l = 0; l < 2; l++) {
+        for (int i = 0; i < g->f->n_inputs; i++) /* states start empty again: pages hold no numbers */
+            if (g->f->input_state[i]) memset(g->in[i].data, 0xFF, g->in[i].n_bytes);
+        ok = plan_eval(p, levels[l].isa, g->in, &got, read_const, &g->arena, &g->diag);
+        if (!ok) diag_print_text(&g->diag, stderr);
+        assert_true(ok);
+        compare(&want, &got, tolerance);
+    }
+    plan_destroy(p);
+}
+
+/* x[T, k] w^T + residual, for few rows and for so many that the panel is taken apart. */
+static void matmul_case(const struct ir_encoding *e, int64_t rows)
+{
+    struct graph g;
+    graph_init(&g);
+    int64_t k = e->block_elems > 64 ? e->block_elems : 64, n = 70, xs[] = {rows, k}, rs[] = {rows, n};
+    const struct dim *xd[] = {sym(&g, "T"), cst(&g, k)}, *rd[] = {xd[0], cst(&g, n)};
+    struct ir_value *x = input(&g, DT_F32, 2, xd, xs), *r = input(&g, DT_F32, 2, rd, rs);
+    struct ir_value *y = ir_build_matmul(&g.b, x, encoded(&g, e, n, k), false, true, DT_NONE);
+    check(&g, ir_build_binary(&g.b, IR_OP_ADD, y, r), 1e-5f);
+    graph_deinit(&g);
+}
+
+static void test_qmatmul(void **state)
+{
+    (void)state;
+    int done = 0;
+    for (int i = 0; i < encoding_count(); i++) {
+        const struct ir_encoding *e = encoding_at(i);
+        if (!e->pack) continue;
+        done++;
+        matmul_case(e, 1);
+        matmul_case(e, 3);
+        matmul_case(e, 31);
+    }
+    assert_true(done >= 6);
+}
+
+static void test_qgather(void **state)
+{
+    (void)state;
+    for (int i = 0; i < encoding_count(); i++) {
+        const struct ir_encoding *e = encoding_at(i);
+        if (!e->pack) continue;
+        struct graph g;
+        graph_init(&g);
+        int64_t k = e->block_elems > 64 ? e->block_elems : 64, is[] = {5};
+        const struct dim *id[] = {sym(&g, "T")};
+        struct ir_value *ids = input(&g, DT_I32, 1, id, is);
+        static const int32_t rows[] = {0, 69, 64, 63, 7};
+        memcpy(g.in[0].data, rows, sizeof rows);
+        check(&g, ir_build_gather(&g.b, encoded(&g, e, 70, k), ids, 0), 0);
+        graph_deinit(&g);
+    }
+}
+
+/* Two sequences in one batch, pages out of order, grouped query heads; the rows are a prompt and one decoded token. */
+static void attention_case(int64_t heads, int64_t d, int64_t window, double softcap)
+{
+    enum { T = 42, P = 32, NP = 5, S = 2, MP = 2 };
+    struct graph g;
+    graph_init(&g);
+    const struct dim *t = sym(&g, "T"), *np = sym(&g, "NP"), *s = sym(&g, "S"), *mp = sym(&g, "MP");
+    const struct dim *qd[] = {t, cst(&g, heads), cst(&g, d)}, *kd[] = {t, cst(&g, 2), cst(&g, d)}, *td[] = {t}, *pd[] = {s, mp};
+    const struct dim *cd[] = {np, cst(&g, P), cst(&g, 2), cst(&g, d)};
+    int64_t qs[] = {T, heads, d}, ks[] = {T, 2, d}, ts[] = {T}, ps[] = {S, MP}, cs[] = {NP, P, 2, d};
+    struct ir_value *q = input(&g, DT_F32, 3, qd, qs), *k = input(&g, DT_F32, 3, kd, ks), *v = input(&g, DT_F32, 3, kd, ks);
+    struct ir_value *slots = input(&g, DT_I64, 1, td, ts), *at = input(&g, DT_I32, 1, td, ts), *seq = input(&g, DT_I32, 1, td, ts);
+    struct ir_value *pages = input(&g, DT_I32, 2, pd, ps), *kc = input(&g, DT_F16, 4, cd, cs);
+    g.f->input_state[7] = true;
+    static const int32_t table[] = {3, 1, 4, 0};
+    memcpy(g.in[6].data, table, sizeof table);
+    for (int i = 0; i < T; i++) { /* 40 tokens of sequence 0, two of sequence 1 */
+        int sq = i >= 40, pos = sq ? i - 40 : i;
+        ((int32_t *)g.in[4].data)[i] = pos;
+        ((int32_t *)g.in[5].data)[i] = sq;
+        ((int64_t *)g.in[3].data)[i] = (int64_t)table[sq * MP + pos / P] * P + pos % P;
+    }
+    /* K and V in one state when the case says so by window < 0 (a latent cache), else V in a state of its own */
+    struct ir_value *kw[] = {kc, k, slots}, *vw[] = {NULL, v, slots};
+    struct ir_op *k1 = ir_build(&g.b, IR_OP_KV_WRITE, 3, kw, 0, NULL, 1);
+    struct ir_value *vs = &k1->results[0];
+    struct ir_tensor extra = {0};
+    if (window >= 0) {
+        vw[0] = ir_func_add_input(g.f, "v_cache", ir_type_make(g.m, DT_F16, 4, cd));
+        g.f->input_state[8] = true;
+        extra = g.in[7];
+        extra.data = arena_alloc(&g.arena, extra.n_bytes);
+        vs = &ir_build(&g.b, IR_OP_KV_WRITE, 3, vw, 0, NULL, 1)->results[0];
+    }
+    struct ir_tensor in[9];
+    memcpy(in, g.in, sizeof g.in);
+    in[8] = extra;
+    struct ir_value *ops[] = {q, &k1->results[0], vs, at, seq, pages};
+    struct ir_attr attrs[] = {ir_a_float("scale", 0.3), ir_a_int("window", window > 0 ? window : 0), ir_a_float("softcap", softcap)};
+    struct ir_op *a = ir_build(&g.b, IR_OP_PAGED_ATTENTION, 6, ops, 3, attrs, 1);
+    if (!a) diag_print_text(&g.diag, stderr);
+    assert_non_null(a);
+    static const char *const names[] = {"out"};
+    struct ir_value *out = &a->results[0];
+    struct ir_tensor want = {0}, got = {0};
+    ir_func_set_outputs(g.f, 1, &out, names);
+    assert_true(ir_eval_func(g.f, in, &want, &g.arena, &g.diag));
+    struct pass_options po = {0};
+    assert_true(pass_run_all(g.m, &po, &g.diag));
+    struct plan *p = lower_module(g.m, &test_target, 1u << INFR_ISA_V2 | 1u << INFR_ISA_V4, &g.diag);
+    assert_non_null(p);
+    for (int l = 0; l < 2; l++) {
+        for (int i = 7; i < g.f->n_inputs; i++) memset(in[i].data, 0xFF, in[i].n_bytes); /* NaN everywhere */
+        bool ok = plan_eval(p, levels[l].isa, in, &got, read_const, &g.arena, &g.diag);
+        if (!ok) diag_print_text(&g.diag, stderr);
+        assert_true(ok);
+        compare(&want, &got, 1e-5f);
+    }
+    plan_destroy(p);
+    graph_deinit(&g);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    attention_case(6, 16, 0, 0);
+    attention_case(2, 24, 0, 0);   /* no grouping; a head size that is no power of two */
+    attention_case(4, 16, 5, 0);   /* a window that ends inside a page and hides a whole one */
+    attention_case(4, 16, 0, 2.0);
+    attention_case(4, 16, -1, 0);  /* one state for K and V */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_qmatmul), cmocka_unit_test(test_qgather), cmocka_unit_test(test_attention)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
