@@ -17,6 +17,7 @@
 #define QUANT_PREFETCH_BYTES 8192 /* the same for encoded weights, which few rows read at the speed of memory */
 #define K_PART 256 /* a partial sum's steps: a chain of 9,216 loses 7 bits, 36 chains of 256 lose 4; costs 1% */
 #define MAX_UNPACKED_BYTES (8 << 20) /* of an encoded panel taken apart in a worker's scratch memory */
+#define QUANT_ROW_BLOCK 192
 #define ROW_BLOCK 96 /* rows a slice does with one panel, rounded down to a multiple of MR */
 
 struct mm {
@@ -467,7 +468,7 @@ enum lower_result lower_matmul(struct lower_ctx *l)
     if (t.packed && !t.quant) pack_b(&t);
     else if (!t.packed) t.panel = t.nr;
     const struct dim *panels = dim_ceildiv(dc, t.n, dim_const(dc, t.panel));
-    int64_t row_block = ROW_BLOCK / t.mr * t.mr;
+    int64_t row_block = (t.quant ? QUANT_ROW_BLOCK : ROW_BLOCK) / t.mr * t.mr;
     const struct dim *blocks = dim_ceildiv(dc, t.m, dim_const(dc, row_block));
     const struct dim *slices = dim_mul(dc, panels, blocks);
     struct lp_value *s = lower_slice(l), *block = e->zero, *panel = s;
