@@ -70,6 +70,11 @@ int cmd_build(const struct options *o, struct diag_sink *diag)
         diag_report(diag, DIAG_OPTION, NULL, "expected one model file; see `infc build --help`");
         return 2;
     }
+    const char *prec = option_value(o, OPT_PREC, "keep");
+    if (strcmp(prec, "keep")) {
+        diag_report_remedy(diag, DIAG_OPTION, NULL, "leave it out, or convert the model before", "--prec=%s: only `keep` is supported yet", prec);
+        return 2;
+    }
     struct arena a;
     arena_init(&a);
     struct build b = {.o = o, .diag = diag, .model_path = o->args.v[0]};

@@ -117,12 +117,20 @@ bool pipeline_tensor(struct build *b, bool *out_stopped)
     return write_ir(b);
 }
 
+/* The highest level that gets code by default and that this CPU runs. */
+static const char *native_level(void)
+{
+    if (cpu_has_level_v4()) return "x86-64-v4";
+    return cpu_has_level_v3() ? "x86-64-v3" : "x86-64-v2";
+}
+
 static bool add_target(struct build *b, const char *name, size_t len)
 {
     char buf[64];
     if (len >= sizeof buf) len = sizeof buf - 1;
     memcpy(buf, name, len);
     buf[len] = 0;
+    if (!strcmp(buf, "native")) snprintf(buf, sizeof buf, "%s", native_level());
     const struct target *t = target_find(buf);
     if (t) {
         for (int i = 0; i < t->n_levels; i++)

@@ -22,6 +22,17 @@ static inline bool i64_mul(int64_t a, int64_t b, int64_t *out) { return !__built
 /* Two doubles added or multiplied at once; element by element the same bits as one by one. */
 typedef double f64x2 __attribute__((vector_size(16)));
 
+/* Does this very machine run x86-64-v3 / -v4 code? By feature bits, operating system included. */
+static inline bool cpu_has_level_v3(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+}
+static inline bool cpu_has_level_v4(void)
+{
+    return cpu_has_level_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
 /* Our own bug: prints where and aborts; the driver turns SIGABRT into a reproducer and exit code 70. */
 INFC_NORETURN void infc_bug(const char *file, int line, const char *what);
 #define INFC_ASSERT(cond) ((cond) ? (void)0 : infc_bug(__FILE__, __LINE__, #cond))
