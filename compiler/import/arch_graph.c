@@ -87,11 +87,8 @@ static struct ir_value *embedding(struct arch *a)
     if (x && a->row->flags & ARCH_ENCODER && arch_has(a, "token_types", ".weight")) {
         const struct gguf_tensor *t = gguf_find_tensor(a->g, "token_types.weight");
         int64_t types[2] = {t->rank > 1 ? t->dims[1] : 1, a->h.width};
-        const struct dim *zero = dim_const(a->m->dims, 0), *starts[2] = {zero, zero};
-        const struct dim *sizes[2] = {dim_const(a->m->dims, 1), dim_const(a->m->dims, a->h.width)};
-        static const int64_t steps[2] = {1, 1};
-        struct ir_value *all = arch_tensor(a, "token_types.weight", 2, types, true);
-        x = ir_build_binary(b, IR_OP_ADD, x, all ? ir_build_slice(b, all, starts, steps, sizes) : NULL); /* all tokens are of type 0 */
+        struct ir_value *table = arch_tensor(a, "token_types.weight", 2, types, false);
+        x = ir_build_binary(b, IR_OP_ADD, x, ir_build_gather(b, table, ir_build_scalar_i(b, DT_I32, 0), 0)); /* all are of type 0 */
     }
     if (x && a->row->flags & ARCH_POSITIONS) {
         const struct gguf_tensor *t = gguf_find_tensor(a->g, "position_embd.weight");

@@ -100,9 +100,9 @@ static bool read_sizes(struct arch *a)
     int64_t head = h->width / h->layer[0].heads;
     return arch_int(a, "attention.key_length", 1, MAX_WIDTH, head, &h->head_k) &&
            arch_int(a, "attention.value_length", 1, MAX_WIDTH, head, &h->head_v) &&
-           (h->head_k > 0 || bad_key(a, "attention.head_count", "is greater than the width")) &&
            (!arch_key(a, "attention.key_length_mla") || arch_int(a, "attention.key_length_mla", 1, MAX_WIDTH, 0, &h->head_k)) &&
            (!arch_key(a, "attention.value_length_mla") || arch_int(a, "attention.value_length_mla", 1, MAX_WIDTH, 0, &h->head_v)) &&
+           ((h->head_k > 0 && h->head_v > 0) || bad_key(a, "attention.head_count", "is greater than the width")) &&
            arch_int(a, "rope.dimension_count", 1, MAX_WIDTH, h->head_k, &h->rot) &&
            (a->row->rope == ARCH_ROPE_NONE || (h->rot <= h->head_k && h->rot % 2 == 0) ||
             bad_key(a, "rope.dimension_count", "must be even and at most the size of a head"));
