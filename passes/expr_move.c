@@ -58,14 +58,11 @@ static struct lp_value *pad_source(struct expr_ctx *c, const char *mode, struct 
 {
     struct lp_builder *b = &c->b;
     if (!strcmp(mode, "edge")) return expr_clamp(c, x, d);
-    struct lp_value *size = expr_dim(c, d);
-    if (!strcmp(mode, "wrap")) return lp_binary(b, LP_OP_MOD, x, size);
-    /* reflect without repeating the edge: a triangle wave of period 2 * (d - 1) */
-    struct lp_value *last = lp_dim(b, dim_addc(c->m->dims, d, -1));
-    struct lp_value *period = lp_binary(b, LP_OP_MAX, lp_binary(b, LP_OP_MUL, last, lp_index(b, 2)), c->one);
-    struct lp_value *m = lp_binary(b, LP_OP_MOD, x, period);
-    struct lp_value *back = lp_binary(b, LP_OP_SUB, period, m);
-    return expr_clamp(c, lp_binary(b, LP_OP_MIN, m, back), d);
+    if (!strcmp(mode, "wrap")) return lp_binary(b, LP_OP_MOD, x, expr_dim(c, d));
+    /* reflect without repeating the edge; pads are below d, so that one turn at each end does */
+    struct lp_value *twice = lp_dim(b, dim_mulc(c->m->dims, dim_addc(c->m->dims, d, -1), 2));
+    x = lp_binary(b, LP_OP_MAX, x, lp_binary(b, LP_OP_SUB, c->zero, x));
+    return expr_clamp(c, lp_binary(b, LP_OP_MIN, x, lp_binary(b, LP_OP_SUB, twice, x)), d);
 }
 
 struct lp_value *expr_pad(struct expr_ctx *c, const struct ir_op *op, int r, struct lp_value *const *idx)
@@ -155,6 +152,32 @@ struct lp_value *expr_concat(struct expr_ctx *c, const struct ir_op *op, int r, 
     return dtype_is_float(t.dtype) ? lp_const_f(b, t, 0) : lp_const_i(b, t, 0);
 }
 
+/* Provably no element of v is below 0: index arithmetic from iota and sizes. */
+static bool never_negative(const struct ir_value *v, int depth)
+{
+    const struct ir_op *op = v->def;
+    int n;
+    if (!op || depth == 0) return false;
+    switch (op->code) {
+    case IR_OP_IOTA: return true;
+    case IR_OP_CONSTANT: {
+        const struct ir_const *k = ir_attr_const(op, "value");
+        int64_t i;
+        return (k->splat || k->n_bytes == dtype_bytes(k->type.dtype)) && dtype_is_int(k->type.dtype) && ir_const_get_int(k, 0, &i) && i >= 0;
+    }
+    case IR_OP_DIMVEC: {
+        const struct dim *const *d = ir_attr_dims(op, "dims", &n);
+        for (int i = 0; i < n; i++)
+            if (d[i]->lo < 0) return false;
+        return true;
+    }
+    case IR_OP_ADD: case IR_OP_MUL: case IR_OP_MIN: case IR_OP_DIV: case IR_OP_REM: /* of sizes: far from overflow */
+        return never_negative(ir_operand(op, 0), depth - 1) && never_negative(ir_operand(op, 1), depth - 1);
+    case IR_OP_BROADCAST: case IR_OP_RESHAPE: case IR_OP_TRANSPOSE: case IR_OP_SLICE: return never_negative(ir_operand(op, 0), depth - 1);
+    default: return false;
+    }
+}
+
 struct lp_value *expr_gather(struct expr_ctx *c, const struct ir_op *op, int r, struct lp_value *const *idx)
 {
     (void)r;
@@ -162,7 +185,9 @@ struct lp_value *expr_gather(struct expr_ctx *c, const struct ir_op *op, int r, 
     int axis = (int)ir_attr_int(op, "axis", 0), q = indices->type.rank;
     struct lp_value *sub[IR_MAX_RANK];
     for (int i = 0; i < axis; i++) sub[i] = idx[i];
-    sub[axis] = expr_wrap_index(c, expr_at(c, indices, idx + axis), x->type.dims[axis]);
+    struct lp_value *at = expr_at(c, indices, idx + axis);
+    if (never_negative(indices, 8)) sub[axis] = expr_clamp(c, lp_cast(&c->b, at, DT_I64), x->type.dims[axis]);
+    else sub[axis] = expr_wrap_index(c, at, x->type.dims[axis]);
     for (int i = axis + 1; i < x->type.rank; i++) sub[i] = idx[i + q - 1];
     return expr_at(c, x, sub);
 }

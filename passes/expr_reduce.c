@@ -82,7 +82,10 @@ static struct lp_value *fold_axes(const struct fold *f, int axis, struct lp_valu
         return lp_binary(b, f->op, acc, v);
     }
     const struct dim *n = f->x->type.dims[axis];
-    enum lp_loop_kind kind = axis == rank - 1 ? LP_LOOP_VECTOR : LP_LOOP_SERIAL;
+    /* A last axis too short for a vector leaves the vector loop to the result's axes. */
+    const struct dim *d = f->x->type.dims[axis];
+    bool tiny = dim_is_const(d) && d->value < 8;
+    enum lp_loop_kind kind = tiny ? LP_LOOP_UNROLL : axis == rank - 1 ? LP_LOOP_VECTOR : LP_LOOP_SERIAL;
     int64_t part = part_of(f, n, kind);
     if (!part) return fold_range(f, axis, kind, c->zero, expr_dim(c, n), idx, acc);
     struct lp_value *zero = const_of(c, f->acc, 0), *size = expr_dim(c, n);

@@ -127,6 +127,21 @@ static bool all_pointwise(const struct cluster *c)
     return true;
 }
 
+/* A little arithmetic on iota and sizes, no memory: cheaper computed again than read. */
+static bool is_index_math(const struct cluster *p)
+{
+    if (p->ops.n > 6) return false;
+    for (size_t i = 0; i < p->ops.n; i++) {
+        const struct ir_op *op = p->ops.v[i];
+        if (!(ir_op_traits(op) & IR_T_PW)) return false;
+        for (int k = 0; k < op->n_operands; k++) {
+            const struct ir_op *d = ir_operand(op, k) ? ir_operand(op, k)->def : NULL;
+            if (!d || !(cluster_of(d) == p || (is_clonable(d) && d->code != IR_OP_BROADCAST))) return false;
+        }
+    }
+    return true;
+}
+
 /* May the pure cluster p be inlined where `user` (of cluster c) reads its root? */
 static bool may_inline(const struct cluster *p, const struct cluster *c, const struct ir_op *user)
 {
@@ -139,6 +154,7 @@ static bool may_inline(const struct cluster *p, const struct cluster *c, const s
     if (c->anchor && (ir_op_traits(c->anchor) & IR_T_ANCHOR)) return same && all_pointwise(p);
     if (same) return true;
     if (t & IR_T_RED) return user->code != IR_OP_ARG_MAX && user->code != IR_OP_ARG_MIN;
+    if (user->code == IR_OP_GATHER && ir_operand(user, 1) == p->root && ir_operand(user, 0) != p->root) return is_index_math(p);
     /* data operand of a moving op: read at most once an element, but for gathers (which may repeat: cheap p only) */
     if ((t & IR_T_MOVE) && ir_operand(user, 0) == p->root) return user->code != IR_OP_BROADCAST;
     return (t & IR_T_MOVE) && user->code == IR_OP_CONCAT;

@@ -33,17 +33,31 @@ static void turn(int64_t k, int64_t n, int sign, double *re, double *im)
     *im *= sign;
 }
 
-/* [parts * rows, 2 * cols]: row j of `parts` numbers to column k of a transform of length n, divided by `scale`. */
-static struct ir_value *matrix(struct rewriter *r, enum dtype t, int64_t rows, int parts, int64_t cols, int64_t n, int sign, double scale)
+/*
+ * The matrix of a transform of length n from `rows` numbers to `cols`, divided by `scale`. Numbers lie interleaved (re, im
+ * neighbours) or in planes (all re, then all im); a row for each part of an input, two columns for an output.
+ */
+struct shape {
+    int64_t rows, cols, n;
+    int parts;
+    bool rows_planar, cols_planar;
+    double scale;
+};
+
+static struct ir_value *matrix(struct rewriter *r, enum dtype t, const struct shape *s, int sign)
 {
-    int64_t dims[2] = {parts * rows, 2 * cols};
+    int64_t dims[2] = {s->parts * s->rows, 2 * s->cols};
+    int64_t row_step = s->rows_planar ? 1 : s->parts, part_step = s->rows_planar ? s->rows : 1;
+    int64_t col_step = s->cols_planar ? 1 : 2, im_step = s->cols_planar ? s->cols : 1;
     double *m = ARENA_ARRAY(&r->scratch, double, dims[0] * dims[1] + 1), re, im;
-    for (int64_t j = 0; j < rows; j++)
-        for (int64_t k = 0; k < cols; k++) {
-            turn(j * k, n, sign, &re, &im);
-            double *row = m + parts * j * dims[1] + 2 * k;
-            row[0] = re / scale, row[1] = im / scale;
-            if (parts == 2) row[dims[1]] = -im / scale, row[dims[1] + 1] = re / scale;
+    for (int64_t j = 0; j < s->rows; j++)
+        for (int64_t k = 0; k < s->cols; k++) {
+            turn(j * k, s->n, sign, &re, &im);
+            double *at = m + j * row_step * dims[1] + k * col_step;
+            at[0] = re / s->scale, at[im_step] = im / s->scale;
+            if (s->parts == 1) continue;
+            at += part_step * dims[1];
+            at[0] = -im / s->scale, at[im_step] = re / s->scale;
         }
     return pat_constant(r, "dft", t, 2, dims, m);
 }
@@ -61,8 +75,8 @@ struct plan {
 /* x[outer.., n_in * parts] to [outer.., n_out * 2]. */
 static struct ir_value *direct(const struct plan *p, struct ir_value *x)
 {
-    struct ir_value *m = matrix(p->r, p->t, p->n_in, p->parts, p->n_out, p->n, p->sign, p->sign > 0 ? (double)p->n : 1);
-    return ir_build_matmul(&p->r->b, x, m, false, false, DT_NONE);
+    struct shape s = {.rows = p->n_in, .cols = p->n_out, .n = p->n, .parts = p->parts, .scale = p->sign > 0 ? (double)p->n : 1};
+    return ir_build_matmul(&p->r->b, x, matrix(p->r, p->t, &s, p->sign), false, false, DT_NONE);
 }
 
 static struct ir_value *reshape(const struct plan *p, struct ir_value *x, int n, const int64_t *tail)
@@ -74,33 +88,34 @@ static struct ir_value *reshape(const struct plan *p, struct ir_value *x, int n,
     return ir_build_reshape(&p->r->b, x, k, dims);
 }
 
-/* Swaps the first two axes behind the outer ones, of `n` that there are. */
-static struct ir_value *swap(const struct plan *p, struct ir_value *x, int n)
+/* Permutes three axes behind the outer ones. */
+static struct ir_value *permute(const struct plan *p, struct ir_value *x, int i, int j, int k)
 {
     int64_t perm[IR_MAX_RANK];
-    for (int i = 0; i < p->n_outer + n; i++) perm[i] = i;
-    perm[p->n_outer] = p->n_outer + 1, perm[p->n_outer + 1] = p->n_outer;
+    int at = p->n_outer;
+    for (int o = 0; o < at; o++) perm[o] = o;
+    perm[at] = at + i, perm[at + 1] = at + j, perm[at + 2] = at + k;
     return ir_build_transpose(&p->r->b, x, perm);
 }
 
-/* y * e^(sign 2 pi i j2 k1 / n) for y[.., b (j2), a (k1), 2]. */
+/* y * e^(sign 2 pi i j2 k1 / n) for y[.., a (k1), 2, b (j2)]. */
 static struct ir_value *twiddle(const struct plan *p, struct ir_value *y, int64_t a, int64_t b)
 {
     struct ir_builder *bl = &p->r->b;
-    int64_t dims[3] = {b, a, 2}, count = b * a * 2;
+    int64_t dims[3] = {a, 2, b}, count = a * 2 * b;
     double *same = ARENA_ARRAY(&p->r->scratch, double, count), *cross = ARENA_ARRAY(&p->r->scratch, double, count), re, im;
-    for (int64_t j = 0; j < b; j++)
-        for (int64_t k = 0; k < a; k++) {
+    for (int64_t k = 0; k < a; k++)
+        for (int64_t j = 0; j < b; j++) {
             turn(j * k, p->n, p->sign, &re, &im);
-            double *s = same + 2 * (j * a + k), *c = cross + 2 * (j * a + k);
-            s[0] = s[1] = re;
-            c[0] = -im, c[1] = im;
+            double *s = same + 2 * k * b + j, *c = cross + 2 * k * b + j;
+            s[0] = s[b] = re;
+            c[0] = -im, c[b] = im;
         }
-    /* (re, im) -> (im, re) by a slice that steps backwards */
+    /* re and im change places by a slice that steps backwards */
     int rank = y->type.rank;
     const struct dim *starts[IR_MAX_RANK];
     int64_t steps[IR_MAX_RANK];
-    for (int i = 0; i < rank; i++) starts[i] = dim_const(p->r->m->dims, i == rank - 1), steps[i] = i == rank - 1 ? -1 : 1;
+    for (int i = 0; i < rank; i++) starts[i] = dim_const(p->r->m->dims, i == rank - 2), steps[i] = i == rank - 2 ? -1 : 1;
     struct ir_value *flipped = ir_build_slice(bl, y, starts, steps, y->type.dims);
     struct ir_value *u = ir_build_binary(bl, IR_OP_MUL, y, pat_constant(p->r, "twiddle", p->t, 3, dims, same));
     struct ir_value *v = ir_build_binary(bl, IR_OP_MUL, flipped, pat_constant(p->r, "twiddle", p->t, 3, dims, cross));
@@ -115,18 +130,20 @@ static struct ir_value *two_steps(const struct plan *p, struct ir_value *x, int6
 {
     struct rewriter *r = p->r;
     struct ir_builder *bl = &r->b;
-    int64_t split[3] = {a, b, p->parts}, rows[2] = {b, a * p->parts}, pairs[3] = {b, a, 2}, again[2] = {a, 2 * b}, out[3] = {a, b, 2};
+    struct shape first = {.rows = a, .cols = a, .n = a, .parts = p->parts, .cols_planar = true, .scale = p->sign > 0 ? (double)p->n : 1};
+    struct shape second = {.rows = b, .cols = b, .n = b, .parts = 2, .rows_planar = true, .scale = 1};
+    int64_t split[3] = {a, b, p->parts}, rows[2] = {b, a * p->parts}, planes[3] = {b, 2, a}, again[2] = {a, 2 * b}, out[3] = {a, b, 2};
     x = reshape(p, x, 3, split);
-    x = x ? swap(p, x, 3) : NULL; /* [b, a, parts] */
+    x = x ? permute(p, x, 1, 0, 2) : NULL; /* [b, a, parts] */
     x = x ? reshape(p, x, 2, rows) : NULL;
-    x = x ? ir_build_matmul(bl, x, matrix(r, p->t, a, p->parts, a, a, p->sign, p->sign > 0 ? (double)p->n : 1), false, false, DT_NONE) : NULL;
-    x = x ? reshape(p, x, 3, pairs) : NULL;
+    x = x ? ir_build_matmul(bl, x, matrix(r, p->t, &first, p->sign), false, false, DT_NONE) : NULL;
+    x = x ? reshape(p, x, 3, planes) : NULL;
+    x = x ? permute(p, x, 2, 1, 0) : NULL; /* [a, 2, b] */
     x = x ? twiddle(p, x, a, b) : NULL;
-    x = x ? swap(p, x, 3) : NULL; /* [a, b, 2] */
     x = x ? reshape(p, x, 2, again) : NULL;
-    x = x ? ir_build_matmul(bl, x, matrix(r, p->t, b, 2, b, b, p->sign, 1), false, false, DT_NONE) : NULL; /* [a, 2 b] */
+    x = x ? ir_build_matmul(bl, x, matrix(r, p->t, &second, p->sign), false, false, DT_NONE) : NULL;
     x = x ? reshape(p, x, 3, out) : NULL;
-    x = x ? swap(p, x, 3) : NULL; /* [b (k2), a (k1), 2] */
+    x = x ? permute(p, x, 1, 0, 2) : NULL; /* [b (k2), a (k1), 2] */
     int64_t flat[1] = {2 * p->n};
     x = x ? reshape(p, x, 1, flat) : NULL;
     if (!x || p->n_out == p->n) return x;

@@ -40,7 +40,7 @@ bless() { # bless FILE FOLDER
         /^\/\/ case: / { name = $3; skip = 0 }
         skip && !/^\/\// { next }
         { print }
-        /^\/\/ expect:/ { skip = 1; while ((getline line <(dir "/" name ".got")) > 0) print line; print "" }' "$1" >"$2/blessed" &&
+        /^\/\/ expect:/ { while ((getline line <(dir "/" name ".got")) > 0) { skip = 1; print line }; if (skip) print "" }' "$1" >"$2/blessed" &&
         cat -s "$2/blessed" | sed '${/^$/d}' >"$1"
 }
 
