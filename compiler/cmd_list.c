@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Commands that print tables: targets, ops, passes, explain. */
+/* Commands that print tables: targets, ops, passes, explain, docs. */
 #include <stdio.h>
 #include <string.h>
 
 #include "compiler/commands.h"
+#include "compiler/import/import.h"
 #include "ir/op.h"
 #include "ir/target.h"
 #include "passes/pass.h"
@@ -40,9 +41,8 @@ int cmd_targets(const struct options *o, struct diag_sink *diag)
 int cmd_ops(const struct options *o, struct diag_sink *diag)
 {
     (void)diag;
-    bool json = option_given(o, OPT_JSON), md = option_given(o, OPT_MARKDOWN);
+    bool json = option_given(o, OPT_JSON);
     if (json) fputs("[", stdout);
-    if (md) fputs("# Core operators\n\nGenerated from `ir/ops.def`, whose head states the conventions.\n\n| op | operands | results | what |\n|---|---|---|---|\n", stdout);
     for (int c = 0; c < IR_OP_COUNT; c++) {
         const struct ir_op_info *i = ir_op_info((enum ir_opcode)c);
         char operands[32], results[32];
@@ -55,13 +55,6 @@ int cmd_ops(const struct options *o, struct diag_sink *diag)
             printf("%s\n  {\"op\": \"%s\", \"operands\": \"%s\", \"results\": \"%s\", \"doc\": ", c ? "," : "", i->name, operands, results);
             json_string(i->doc);
             fputs("}", stdout);
-        } else if (md) {
-            printf("| `%s` | %s | %s | ", i->name, operands, results);
-            for (const char *p = i->doc; *p; p++) {
-                if (*p == '|') fputs("\\|", stdout);
-                else putchar(*p);
-            }
-            puts(" |");
         } else {
             printf("%-18s %-5s %s\n", i->name, operands, i->doc);
         }
@@ -91,12 +84,6 @@ int cmd_passes(const struct options *o, struct diag_sink *diag)
 
 int cmd_explain(const struct options *o, struct diag_sink *diag)
 {
-    if (option_given(o, OPT_MARKDOWN)) {
-        fputs("# Diagnostics\n\nGenerated from `ir/support/diag.def`. Codes never change their meaning.\n\n| code | what | remedy |\n|---|---|---|\n", stdout);
-        for (int i = 0; i < DIAG_COUNT; i++)
-            printf("| %s | %s | %s |\n", diag_code((enum diag_id)i), diag_summary((enum diag_id)i), diag_remedy((enum diag_id)i));
-        return 0;
-    }
     if (o->args.n != 1) {
         diag_report(diag, DIAG_OPTION, NULL, "`infc explain` needs one code, such as E203");
         return 2;
@@ -108,4 +95,30 @@ int cmd_explain(const struct options *o, struct diag_sink *diag)
     }
     diag_report(diag, DIAG_OPTION, NULL, "there is no diagnostic '%s'", o->args.v[0]);
     return 2;
+}
+
+static void diagnostics_page(struct strbuf *s)
+{
+    strbuf_puts(s, "# Diagnostics\n\nGenerated from `ir/support/diag.def`. Codes never change their meaning.\n\n"
+                   "| code | what | remedy |\n|---|---|---|\n");
+    for (int i = 0; i < DIAG_COUNT; i++)
+        strbuf_printf(s, "| %s | %s | %s |\n", diag_code((enum diag_id)i), diag_summary((enum diag_id)i), diag_remedy((enum diag_id)i));
+}
+
+int cmd_docs(const struct options *o, struct diag_sink *diag)
+{
+    static const struct {
+        const char *name;
+        void (*page)(struct strbuf *out);
+    } pages[] = {{"ops", ir_ops_markdown}, {"onnx-support", import_onnx_support_doc}, {"diagnostics", diagnostics_page}};
+    struct strbuf s = {0};
+    const char *name = o->args.n == 1 ? o->args.v[0] : "";
+    bool found = !strcmp(name, "options");
+    if (found) options_markdown(stdout);
+    for (size_t i = 0; i < ARRAY_LEN(pages) && !found; i++)
+        if ((found = !strcmp(pages[i].name, name))) pages[i].page(&s);
+    fputs(strbuf_get(&s), stdout);
+    strbuf_deinit(&s);
+    if (!found) diag_report(diag, DIAG_OPTION, NULL, "`infc docs` needs one of: ops, onnx-support, diagnostics, options");
+    return 0;
 }

@@ -12,6 +12,7 @@ int cmd_verify(const struct options *o, struct diag_sink *diag);
 int cmd_targets(const struct options *o, struct diag_sink *diag);
 int cmd_ops(const struct options *o, struct diag_sink *diag);
 int cmd_passes(const struct options *o, struct diag_sink *diag);
+int cmd_docs(const struct options *o, struct diag_sink *diag);
 int cmd_explain(const struct options *o, struct diag_sink *diag);
 
 #endif

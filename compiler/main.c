@@ -28,9 +28,10 @@ static const struct command commands[] = {
     {"verify", "MODEL [ENGINE]", "compare an engine with the reference evaluator", CMD_VERIFY, cmd_verify,
      "  infc verify model.onnx\n  infc verify model.onnx ./model --input=x=x.npy --tolerance=1e-5\n"},
     {"targets", "", "list targets and their instruction levels", CMD_TARGETS, cmd_targets, "  infc targets --json\n"},
-    {"ops", "", "list the core operators", CMD_OPS, cmd_ops, "  infc ops --markdown > ops.md\n"},
+    {"ops", "", "list the core operators", CMD_OPS, cmd_ops, "  infc ops\n"},
     {"passes", "", "list the compiler's passes in order", CMD_PASSES, cmd_passes, "  infc passes\n"},
     {"explain", "CODE", "explain a diagnostic's code", CMD_EXPLAIN, cmd_explain, "  infc explain E203\n"},
+    {"docs", "PAGE", "print a generated page: ops, onnx-support, diagnostics, options", CMD_DOCS, cmd_docs, "  infc docs options > options.md\n"},
 };
 
 static void print_help(FILE *out)
