@@ -146,9 +146,11 @@ static void load_q(struct mm *t, struct lp_value *panel, int col, struct lp_valu
     struct lp_value *q = lp_load_tile(b, t->b, idx, 1, t->nr, 0, 3, NULL, NULL);
     int n = 1;
     w[0] = q;
-    if (t->nibbles) {
-        w[0] = lp_binary(b, LP_OP_AND, q, lp_const_i(b, lp_vector(DT_U8, t->nr), 15));
-        w[1] = lp_binary(b, LP_OP_SHR, q, lp_const_i(b, lp_vector(DT_U8, t->nr), 4));
+    if (t->nibbles) { /* widened first: the load itself does that, and no lane has to cross over */
+        struct lp_type wide = lp_vector(DT_I32, t->nr);
+        q = lp_cast(b, q, DT_I32);
+        w[0] = lp_binary(b, LP_OP_AND, q, lp_const_i(b, wide, 15));
+        w[1] = lp_binary(b, LP_OP_SHR, q, lp_const_i(b, wide, 4));
         n = 2;
     }
     for (int k = 0; k < n; k++) {
