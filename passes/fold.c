@@ -4,7 +4,7 @@
  * preserves verified IR.
  *
  * Left alone: results over MAX_BYTES that are larger than their operands (a broadcast or iota is cheaper as an op than as
- * weights), ops with symbolic attributes, and moving ops on splats other than reshape.
+ * weights; pointwise ones up to eight times and 64 MiB are folded), ops with symbolic attributes, and moving ops on splats other than reshape.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +14,7 @@
 #include "passes/pass.h"
 
 #define MAX_BYTES ((int64_t)1 << 16)
+#define MAX_POINTWISE_BYTES ((int64_t)1 << 26)
 
 static bool attrs_static(const struct ir_op *op)
 {
@@ -39,7 +40,9 @@ static bool worth_folding(const struct ir_op *op)
         if (!ir_type_static_elems(&op->results[i].type, &n) || op->results[i].type.dtype == DT_STRING) return false;
         out_bytes += n * (int64_t)dtype_bytes(op->results[i].type.dtype);
     }
-    return out_bytes <= MAX_BYTES || out_bytes <= in_bytes;
+    /* Integer weights that a recurrent layer reads as floats: larger in the engine, but not computed in every call. */
+    bool unpacks = (ir_op_traits(op) & IR_T_PW) && out_bytes / 8 <= in_bytes && out_bytes <= MAX_POINTWISE_BYTES;
+    return out_bytes <= MAX_BYTES || out_bytes <= in_bytes || unpacks;
 }
 
 /* The constant as the evaluator sees it; splats are expanded into the scratch arena. */

@@ -19,6 +19,7 @@
  *   conv(x * c, w)                                     ->  conv(x, w * c)
  *   matmul(x, w) * c                                   ->  matmul(x, w * c)
  *   conv(pad(x, 0), w)                                 ->  conv(x, w) with larger pads
+ *   conv of integers whose sums stay below 2^24        ->  casts around a conv of f32: the same bits
  *   slice(slice(x)); slice(concat(..)) of one operand  ->  one slice
  *   concat(concat(..), ..); concat of slices that meet ->  one concat, one slice
  *   pad(pad(x))                                        ->  one pad
@@ -50,6 +51,7 @@ static const struct rewrite_pattern rules[] = {
     {"scale-input", IR_OP_CONV, pat_scale_input},
     {"scale-matmul", IR_OP_MUL, pat_scale_matmul},
     {"scale-matmul", IR_OP_DIV, pat_scale_matmul},
+    {"int-conv", IR_OP_CONV, pat_int_conv},
     {"pad-into-conv", IR_OP_CONV, pat_pad_into_conv},
     {"slice", IR_OP_SLICE, pat_slice},
     {"concat", IR_OP_CONCAT, pat_concat},

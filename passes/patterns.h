@@ -13,6 +13,8 @@ pat_rule pat_norm, pat_norm_scale, pat_norm_bias, pat_softmax, pat_log_softmax;
 pat_rule pat_scale_weights, pat_shift_bias, pat_scale_input, pat_scale_matmul, pat_pad_into_conv;
 /* patterns_move.c */
 pat_rule pat_slice, pat_concat, pat_pad, pat_reduce_chain, pat_reduce_of_scaled, pat_div_div;
+/* patterns_int.c */
+pat_rule pat_int_conv;
 /* patterns_dft.c */
 pat_rule pat_dft;
 
