@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "passes/flops.h"
 #include "passes/lower_group.h"
 
 static lower_fn *const lower_table[] = {lower_matmul, lower_conv, lower_pool, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic};
@@ -171,7 +172,10 @@ struct lp_kernel *lower_group(struct ir_module *m, struct ir_op *group, const st
         lower_start(&l);
         for (size_t d = 0; like && d < like->dims.n; d++) lp_dim_param(l.k, like->dims.v[d]);
         enum lower_result r = lower_table[i](&l);
-        if (r == LOWER_DONE && !l.e.failed) return l.k;
+        if (r == LOWER_DONE && !l.e.failed) {
+            l.k->flops = group_flops(m, l.body);
+            return l.k;
+        }
         lp_kernel_destroy(l.k);
         if (r != LOWER_NOT_MINE) return NULL;
     }

@@ -359,8 +359,5 @@ enum lower_result lower_conv(struct lower_ctx *l)
     for (int i = 0; i < c.n - 1; i++) p.o[i] = coord[at++];
     emit_row(&c, &p, depthwise ? emit_depthwise : emit_panel);
     l->k->schedule = depthwise ? "conv-depthwise" : "conv";
-    const struct dim *flops = ir_type_elems(l->m, c.out);
-    for (int i = 0; i < c.n; i++) flops = dim_mulc(dc, flops, c.kernel[i]);
-    l->k->flops = dim_mulc(dc, flops, 2 * c.cg);
     return LOWER_DONE;
 }

@@ -501,7 +501,5 @@ enum lower_result lower_matmul(struct lower_ctx *l)
     if (unpack) emit_rows_quant(&t, lo, hi, panel);
     else emit_rows(&t, lo, hi, panel);
     l->k->schedule = t.quant ? "matmul-quantised" : t.packed ? "matmul" : "matmul-dynamic";
-    const struct dim *elems = ir_type_elems(l->m, rt);
-    l->k->flops = dim_mulc(dc, dim_mul(dc, elems, t.k), 2);
     return LOWER_DONE;
 }
