@@ -12,7 +12,7 @@
 #include "tests/ptx/interp/bulk.h"
 #include "tests/ptx/interp/lanes.h"
 
-static unsigned bulk_agent(const struct ptx_warp *w) { return w->m->n_agents - 1; }
+static unsigned bulk_agent(const struct ptx_warp *w) { return w->m->bulk_agent; }
 
 uint64_t ptx_hash_shared(const struct ptx_cta *cta, uint32_t offset, uint32_t bytes, uint64_t h)
 {

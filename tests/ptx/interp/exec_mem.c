@@ -41,6 +41,13 @@ static void order_of_access(struct ptx_warp *w, const struct ptx_insn *in, bool 
     ptx_gpu_access(w, reads, writes, gpu && in->flags & PTX_F_RELEASE, gpu && in->flags & PTX_F_ACQUIRE);
 }
 
+/* A loop that waits for what it reads must let others run. */
+static void poll(struct ptx_warp *w)
+{
+    w->status = PTX_W_YIELD;
+    w->m->polled = true;
+}
+
 void ptx_x_ld(struct ptx_warp *w, const struct ptx_insn *in, uint32_t mask)
 {
     const int *regs;
@@ -73,7 +80,7 @@ void ptx_x_ld(struct ptx_warp *w, const struct ptx_insn *in, uint32_t mask)
         }
     }
     count(w, in, address, mask, total);
-    if (atomic) w->status = PTX_W_YIELD; /* it may be waiting for another's store */
+    if (atomic) poll(w); /* it may be waiting for another's store */
 }
 
 void ptx_x_st(struct ptx_warp *w, const struct ptx_insn *in, uint32_t mask)
@@ -193,8 +200,7 @@ static void atomics(struct ptx_warp *w, const struct ptx_insn *in, uint32_t mask
         if (!atomic_lane(w, in, l, at, dst, n)) return;
     }
     count(w, in, address, mask, ptx_types[in->types[0]].bytes * (unsigned)n);
-    /* A loop that waits for an atomic's outcome must let others run. */
-    w->status = PTX_W_YIELD;
+    if (at && !ptx_is_float(in->types[0])) poll(w);
 }
 void ptx_x_atom(struct ptx_warp *w, const struct ptx_insn *in, uint32_t mask) { atomics(w, in, mask, 1); }
 void ptx_x_red(struct ptx_warp *w, const struct ptx_insn *in, uint32_t mask) { atomics(w, in, mask, 0); }

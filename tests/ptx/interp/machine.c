@@ -250,7 +250,9 @@ bool ptx_launch(struct ptx_machine *m, struct ptx_kernel *k, const struct ptx_la
     for (int i = 0; i < k->n_params; i++) memcpy(m->params + k->params[i].off, p.params[i], k->params[i].bytes);
     m->k = k;
     m->launch = &p;
-    m->n_agents = n_ctas * warps + 1;
+    m->bulk_agent = n_ctas * warps;
+    m->wgmma_agents = m->bulk_agent + 1;
+    m->n_agents = m->wgmma_agents + n_ctas * ((warps + 3) / 4);
     m->launch_serial++;
     m->steps = 0;
     m->counters.launches++;

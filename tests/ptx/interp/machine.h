@@ -202,11 +202,13 @@ struct ptx_machine {
     /* of the running launch */
     const struct ptx_kernel *k;
     const struct ptx_launch *launch;
-    unsigned n_agents;        /* warps of a cluster, and one for bulk copies */
+    /* Agents: the warps of a cluster, bulk copies, and the wgmma of each warpgroup. */
+    unsigned n_agents, bulk_agent, wgmma_agents;
     uint32_t launch_serial;
     uint8_t *params;
     struct ptx_cluster *clusters;
     uint64_t steps, progress; /* progress: anything that may end another's wait */
+    bool polled;              /* in this round a warp looked at memory that another may change */
     uint32_t event;           /* releases and acquires at gpu scope, counted */
     uint32_t *cta_released;   /* of every CTA of the grid, running or gone */
     uint32_t random;
@@ -346,6 +348,9 @@ bool ptx_race_read(struct ptx_warp *w, const struct ptx_insn *in, int lane, stru
                    uint32_t offset, uint32_t bytes, unsigned how);
 bool ptx_race_write(struct ptx_warp *w, const struct ptx_insn *in, int lane, struct ptx_cta *cta,
                     uint32_t offset, uint32_t bytes, unsigned how);
+/* A read by an agent other than the warp that issues it. */
+bool ptx_race_read_as(struct ptx_warp *w, const struct ptx_insn *in, int lane, struct ptx_cta *cta, uint32_t offset,
+                      uint32_t bytes, unsigned agent, uint32_t clock);
 /* Of global memory, whose cells know only their last writer. */
 bool ptx_race_global(struct ptx_warp *w, const struct ptx_insn *in, int lane, struct ptx_alloc *a,
                      size_t offset, uint32_t bytes, bool write, bool atomic);

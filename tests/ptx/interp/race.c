@@ -72,13 +72,14 @@ static bool ordered(const struct ptx_warp *w, int lane, unsigned agent, unsigned
 static bool report(struct ptx_warp *w, const struct ptx_insn *in, int lane, const struct ptx_cta *cta,
                    uint32_t offset, bool writes, const struct ptx_access *a, bool wrote)
 {
-    unsigned agent = a->agent - 1u, bulk = w->m->n_agents - 1;
+    unsigned agent = a->agent - 1u, bulk = w->m->bulk_agent;
     unsigned n = (unsigned)cta->n_warps;
     char who[64];
-    if (agent == bulk) snprintf(who, sizeof who, "a bulk copy");
+    if (agent > bulk) snprintf(who, sizeof who, "a wgmma of warpgroup %u", (agent - bulk - 1) % ((n + 3) / 4));
+    else if (agent == bulk) snprintf(who, sizeof who, "a bulk copy");
     else if (a->lane == PTX_SEVERAL_LANES) snprintf(who, sizeof who, "warp %u", agent % n);
     else snprintf(who, sizeof who, "warp %u lane %u", agent % n, a->lane);
-    if (agent != bulk && agent / n != w->cta->rank) {
+    if (agent < bulk && agent / n != w->cta->rank) {
         size_t used = strlen(who);
         snprintf(who + used, sizeof who - used, " of CTA rank %u", agent / n);
     }
@@ -101,7 +102,7 @@ static unsigned cell_bytes(uint32_t cell, uint32_t offset, uint32_t bytes)
 static bool proxy_fenced(struct ptx_warp *w, int lane, const struct ptx_access *write)
 {
     unsigned agent = write->agent - 1u, n = (unsigned)w->cta->n_warps;
-    if (agent == w->m->n_agents - 1 || w->proxy_fresh >> lane & 1) return true;
+    if (agent >= w->m->bulk_agent || w->proxy_fresh >> lane & 1) return true;
     const struct ptx_warp *writer = &w->cta->cluster->ctas[agent / n].warps[agent % n];
     if (write->lane != PTX_SEVERAL_LANES) return writer->proxy_clock[write->lane] >= write->clock;
     for (int l = 0; l < 32; l++)
@@ -126,11 +127,10 @@ static bool check_write_before(struct ptx_warp *w, const struct ptx_insn *in, in
     return true;
 }
 
-bool ptx_race_read(struct ptx_warp *w, const struct ptx_insn *in, int lane, struct ptx_cta *cta,
-                   uint32_t offset, uint32_t bytes, unsigned how)
+static bool race_read(struct ptx_warp *w, const struct ptx_insn *in, int lane, struct ptx_cta *cta, uint32_t offset,
+                      uint32_t bytes, unsigned how, unsigned agent, uint32_t clock)
 {
-    if (w->m->options.no_races) return true;
-    uint16_t me = (uint16_t)(ptx_agent(w) + 1);
+    uint16_t me = (uint16_t)(agent + 1);
     for (uint32_t i = offset / 4; i <= (offset + bytes - 1) / 4; i++) {
         struct ptx_cell *c = &cta->cells[i];
         unsigned touched = cell_bytes(i, offset, bytes);
@@ -139,15 +139,29 @@ bool ptx_race_read(struct ptx_warp *w, const struct ptx_insn *in, int lane, stru
         if (r->agent != me) {
             if (c->read[1].agent == me) c->read[1] = c->read[0];
             else if (r->agent) c->read[1] = *r;
-            *r = (struct ptx_access){.agent = me, .clock = w->clock, .lane = (uint8_t)lane, .line = in->line};
-        } else if (r->clock != w->clock) {
-            *r = (struct ptx_access){.agent = me, .clock = w->clock, .lane = (uint8_t)lane, .line = in->line};
+            *r = (struct ptx_access){.agent = me, .clock = clock, .lane = (uint8_t)lane, .line = in->line};
+        } else if (r->clock != clock) {
+            *r = (struct ptx_access){.agent = me, .clock = clock, .lane = (uint8_t)lane, .line = in->line};
         } else if (r->lane != lane) {
             r->lane = PTX_SEVERAL_LANES;
         }
         r->bytes |= (uint8_t)(touched | how);
     }
     return true;
+}
+
+bool ptx_race_read(struct ptx_warp *w, const struct ptx_insn *in, int lane, struct ptx_cta *cta, uint32_t offset,
+                   uint32_t bytes, unsigned how)
+{
+    if (w->m->options.no_races) return true;
+    return race_read(w, in, lane, cta, offset, bytes, how, ptx_agent(w), w->clock);
+}
+
+bool ptx_race_read_as(struct ptx_warp *w, const struct ptx_insn *in, int lane, struct ptx_cta *cta, uint32_t offset,
+                      uint32_t bytes, unsigned agent, uint32_t clock)
+{
+    if (w->m->options.no_races) return true;
+    return race_read(w, in, lane, cta, offset, bytes, PTX_ASYNC_PROXY, agent, clock);
 }
 
 bool ptx_race_write(struct ptx_warp *w, const struct ptx_insn *in, int lane, struct ptx_cta *cta,

@@ -13,7 +13,8 @@
 
 #include "tests/ptx/interp/lanes.h"
 
-enum { TURN_STEPS = 20000, SPIN_STEPS = 20000, IDLE_ROUNDS = 64, MAX_RESIDENT = 4096 };
+/* Idle rounds until nothing is expected any more: many when warps poll memory, for such a loop may count. */
+enum { TURN_STEPS = 20000, SPIN_STEPS = 20000, IDLE_ROUNDS = 64, POLL_ROUNDS = 20000, MAX_RESIDENT = 4096 };
 
 bool ptx_converged(struct ptx_warp *w, const struct ptx_insn *in, uint32_t executing, uint32_t lanes)
 {
@@ -539,7 +540,7 @@ static bool unblock(struct ptx_machine *m, unsigned idle)
 {
     for (struct ptx_cluster *c = m->clusters; c; c = c->next)
         if (ptx_bulk_step(c)) return true;
-    return idle < IDLE_ROUNDS;
+    return idle < (m->polled ? POLL_ROUNDS : IDLE_ROUNDS);
 }
 
 static bool admit(struct ptx_machine *m, struct ptx_kernel *k, struct ptx_cluster **spare, uint64_t n, unsigned n_ctas)
@@ -588,6 +589,7 @@ bool ptx_run_grid(struct ptx_machine *m, struct ptx_kernel *k, const struct ptx_
         if (m->fault) break;
         uint64_t before = m->progress;
         bool worked = false, retired = false;
+        if (!idle) m->polled = false;
         for (struct ptx_cluster *c = m->clusters; c && !m->fault; c = c->next)
             if (!run_round(m, c, &worked)) retired = true;
         if (m->fault) break;

@@ -6,6 +6,10 @@
  * g + 8 (v / 2 % 2), column 8 (v / 4) + 2 t + v % 2. From issue to wait the accumulators are undefined to
  * everybody else and neither they, nor A in registers, nor the operands in shared memory may change.
  *
+ * It is one operation of four warps: it runs when all have issued it, and a wait of any of them that succeeds
+ * means that it has read its operands for all. So the group is an agent of its own (race.c) whose clock is the
+ * number of the operation.
+ *
  * Shared operands are described by 64 bits: start address / 16 in bits 0-13, leading offset / 16 in 16-29, stride
  * offset / 16 in 32-45, swizzle in 62-63 (1: 128 bytes, 2: 64, 3: 32). Bits 4.. of an address are changed by
  * its bits 7.. as bulk tensor copies do it.
@@ -25,7 +29,8 @@ struct ptx_wgmma {
     const struct ptx_insn *in;
     uint64_t a, b;         /* descriptors */
     bool accumulate;
-    unsigned group;
+    unsigned group, number; /* number: counted from 1 in each warp */
+    bool done;
     uint64_t hash;         /* of the bytes it reads */
     uint64_t a_hash;       /* of A in registers */
 };
@@ -80,6 +85,11 @@ static unsigned k_of(const struct ptx_insn *in) { return in->k; }
  * (or along mn when transposed) cover each byte once. */
 typedef bool (*chunk_fn)(struct ptx_warp *w, const struct ptx_insn *in, uint32_t offset, uint64_t *h);
 
+static unsigned group_agent(const struct ptx_warp *w)
+{
+    return w->m->wgmma_agents + w->cta->rank * (((unsigned)w->cta->n_warps + 3) / 4) + (unsigned)w->id / 4;
+}
+
 static bool for_each_chunk(struct ptx_warp *w, const struct ptx_insn *in, uint64_t desc, bool transposed, unsigned type,
                            unsigned first, unsigned n, chunk_fn fn, uint64_t *h)
 {
@@ -101,7 +111,7 @@ static bool check_chunk(struct ptx_warp *w, const struct ptx_insn *in, uint32_t 
             return false;
         }
     *h = ptx_hash_shared(w->cta, offset, 16, *h);
-    return ptx_race_read(w, in, ptx_lowest(w->live), w->cta, offset, 16, PTX_ASYNC_PROXY);
+    return ptx_race_read_as(w, in, ptx_lowest(w->live), w->cta, offset, 16, group_agent(w), w->wgmma_issued);
 }
 
 static bool hash_chunk(struct ptx_warp *w, const struct ptx_insn *in, uint32_t offset, uint64_t *h)
@@ -310,7 +320,8 @@ static bool check_issue(struct ptx_warp *w, const struct ptx_insn *in, const str
 static bool check_group(struct ptx_warp *w, const struct ptx_wgmma *g)
 {
     struct ptx_wgmma_log *log = &w->cta->wgmma_logs[w->id / 4];
-    unsigned n = w->wgmma_issued++, at = n % PTX_WGMMA_LOG;
+    unsigned n = g->number - 1, at = n % PTX_WGMMA_LOG;
+    w->wgmma_issued++;
     if (n >= log->n) {
         log->n = n + 1;
         log->entry[at].in = g->in;
@@ -338,7 +349,7 @@ static bool uniform64(struct ptx_warp *w, const struct ptx_insn *in, const struc
 
 void ptx_x_wgmma(struct ptx_warp *w, const struct ptx_insn *in, uint32_t mask)
 {
-    struct ptx_wgmma g = {.in = in, .group = w->wgmma_group};
+    struct ptx_wgmma g = {.in = in, .group = w->wgmma_group, .number = w->wgmma_issued + 1};
     if (!ptx_converged(w, in, mask, w->initial)) return;
     if (mask != UINT32_MAX || w->cta->n_warps < w->id / 4 * 4 + 4) {
         ptx_fault_warp(w, in, -1, PTX_FAULT_DIVERGENCE, "wgmma in a warpgroup of fewer than 128 threads");
@@ -371,9 +382,12 @@ void ptx_x_wgmma_commit(struct ptx_warp *w, const struct ptx_insn *in, uint32_t 
     if (ptx_converged(w, in, mask, w->live)) w->wgmma_group++;
 }
 
-static bool complete(struct ptx_warp *w, struct ptx_wgmma *g)
+/* A warp's part of an operation: its operands must be what they were. */
+static bool perform(struct ptx_warp *w, struct ptx_wgmma *g)
 {
     uint64_t h = 0;
+    if (g->done) return true;
+    g->done = true;
     visit_operands(w, g, hash_chunk, &h);
     if (h != g->hash) {
         ptx_fault_warp(w, g->in, -1, PTX_FAULT_ASYNC, "the operands of a wgmma in shared memory changed before it was waited for");
@@ -388,7 +402,6 @@ static bool complete(struct ptx_warp *w, struct ptx_wgmma *g)
             ptx_fault_warp(w, g->in, -1, PTX_FAULT_ASYNC, "an accumulator was written while a wgmma was in flight");
             return false;
         }
-    w->wgmma_undefined = false;
     if (!w->m->options.early && !run_product(w, g)) return false;
     for (int i = 0; i < g->in->ops[0].n; i++) {
         int reg = g->in->ops[0].regs[i];
@@ -399,18 +412,44 @@ static bool complete(struct ptx_warp *w, struct ptx_wgmma *g)
     return true;
 }
 
+/* All warps of the group have issued operations up to `number`, and perform them. */
+static bool perform_group(struct ptx_warp *w, unsigned number, bool *out_waits)
+{
+    struct ptx_warp *first = &w->cta->warps[w->id / 4 * 4];
+    *out_waits = false;
+    for (int i = 0; i < 4; i++)
+        if (first[i].wgmma_issued < number) {
+            *out_waits = true;
+            return true;
+        }
+    for (int i = 0; i < 4; i++)
+        for (struct ptx_wgmma *g = first[i].wgmma; g && g->number <= number; g = g->next)
+            if (!perform(&first[i], g)) return false;
+    return true;
+}
+
 void ptx_x_wgmma_wait(struct ptx_warp *w, const struct ptx_insn *in, uint32_t mask)
 {
     unsigned keep = (unsigned)ptx_get(w, in->ops[0].reg, 0);
+    bool waits;
     if (!ptx_converged(w, in, mask, w->live)) return;
     while (w->wgmma && w->wgmma_group >= keep && w->wgmma->group < w->wgmma_group - keep) {
         struct ptx_wgmma *g = w->wgmma;
-        bool ok = complete(w, g), undefined = w->wgmma_undefined;
+        if (!perform_group(w, g->number, &waits)) return;
+        if (waits) { /* for the other warps: this instruction again */
+            w->next = (uint32_t)(in - w->k->insns);
+            w->status = PTX_W_YIELD;
+            return;
+        }
         w->wgmma = g->next;
-        for (int i = 0; ok && i < g->in->ops[0].n; i++)
-            if (!in_flight(w, g->in->ops[0].regs[i])) w->def[g->in->ops[0].regs[i]] = undefined ? 0 : UINT32_MAX;
+        for (int i = 0; i < g->in->ops[0].n; i++)
+            if (!in_flight(w, g->in->ops[0].regs[i]))
+                w->def[g->in->ops[0].regs[i]] = w->wgmma_undefined ? 0 : UINT32_MAX;
+        struct ptx_seen *seen = &w->seen[group_agent(w)];
+        if (seen->full < g->number) seen->full = g->number;
         free(g);
-        if (!ok) return;
+        if (!w->wgmma) w->wgmma_undefined = false;
+        w->m->progress++;
     }
 }
 
