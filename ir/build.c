@@ -220,3 +220,26 @@ struct ir_value *ir_build_matmul(struct ir_builder *b, struct ir_value *x, struc
     if (acc != DT_NONE) a[n++] = ir_a_dtype("acc", acc);
     return first_result(ir_build(b, IR_OP_MATMUL, 2, operands, n, a, -1));
 }
+
+static bool leads_with(const struct ir_block *block, const struct ir_check *c)
+{
+    for (const struct ir_op *op = block->first; op && op->code == IR_OP_CHECK; op = op->next) {
+        int n;
+        const struct dim *a = ir_attr_dims(op, "a", &n)[0], *b = ir_attr_dims(op, "b", &n)[0];
+        if (a == c->a && b == c->b && (ir_attr_int(op, "is_le", 0) != 0) == c->is_le) return true;
+    }
+    return false;
+}
+
+void ir_build_branch_checks(struct ir_builder *b, size_t first)
+{
+    struct ir_builder front = *b;
+    front.before = b->block->first;
+    for (size_t i = first; i < b->m->checks.n; i++) {
+        const struct ir_check *c = &b->m->checks.v[i];
+        struct ir_attr a[4] = {ir_a_dims("a", 1, &c->a), ir_a_dims("b", 1, &c->b),
+                               ir_a_int("is_le", c->is_le), ir_a_string("message", c->message)};
+        if (!leads_with(b->block, c)) ir_build(&front, IR_OP_CHECK, 0, NULL, 4, a, 0);
+    }
+    b->m->checks.n = first;
+}

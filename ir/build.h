@@ -42,6 +42,13 @@ struct ir_value *ir_build_reduce(struct ir_builder *b, enum ir_opcode code, stru
 struct ir_value *ir_build_matmul(struct ir_builder *b, struct ir_value *x, struct ir_value *y, bool trans_a,
                                  bool trans_b, enum dtype acc /* DT_NONE = default */);
 
+/*
+ * What infer could not prove is checked at every call (ir_module.checks); what a branch of `if` needs, only when it is taken. So
+ * the checks that arose since there were `first` move from the module to the front of the branch: nothing in it may run on
+ * shapes that it does not fit. One that stands there already is not repeated.
+ */
+void ir_build_branch_checks(struct ir_builder *b, size_t first);
+
 /* Attribute literals for ir_build. The arrays are copied by ir_build. */
 static inline struct ir_attr ir_a_int(const char *n, int64_t v) { return (struct ir_attr){.name = n, .kind = IR_ATTR_INT, .i = v}; }
 static inline struct ir_attr ir_a_float(const char *n, double v) { return (struct ir_attr){.name = n, .kind = IR_ATTR_FLOAT, .f = v}; }

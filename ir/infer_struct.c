@@ -10,6 +10,19 @@ bool infer_none(struct ir_module *m, struct ir_op *op)
     return true;
 }
 
+bool infer_check_op(struct ir_module *m, struct ir_op *op)
+{
+    static const char *const sides[] = {"a", "b"};
+    bool is_le;
+    for (int i = 0; i < 2; i++) {
+        int n;
+        const struct dim *const *d = ir_attr_dims(op, sides[i], &n);
+        if (!d || n != 1) return infer_fail(m, op, DIAG_IR_VERIFY, "attribute %s is not one dim", sides[i]);
+        if (d[0]->kind == DIM_OVERFLOW) return infer_fail(m, op, DIAG_IR_VERIFY, "dim %s overflows", sides[i]);
+    }
+    return infer_flag(m, op, "is_le", false, &is_le);
+}
+
 bool infer_constant(struct ir_module *m, struct ir_op *op)
 {
     const struct ir_const *c = ir_attr_const(op, "value");

@@ -2,6 +2,7 @@
 /* Text to blocks and ops. */
 #include <string.h>
 
+#include "ir/build.h"
 #include "ir/number_text.h"
 #include "ir/parse_internal.h"
 #include "ir/quote.h"
@@ -237,7 +238,10 @@ static bool parse_regions(struct parser *p, struct ir_op *op, struct ir_block *o
         map_init(&inner.values, p->x.arena);
         struct ir_block *b = ir_block_create(p->m, outer->func, op);
         ir_op_add_region(p->m, op, b);
+        size_t checks = p->m->checks.n;
         if (!parse_region_args(p, b, &inner) || !parse_block(p, b, &inner)) return false;
+        struct ir_builder in_branch = {.m = p->m, .block = b};
+        if (op->code == IR_OP_IF) ir_build_branch_checks(&in_branch, checks);
     }
     return !p->x.failed;
 }

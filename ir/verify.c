@@ -20,7 +20,7 @@
  *  9. Constants that are referred to belong to the module, have constant dims, and as many bytes as
  *     their type takes.
  *
- * Linear in the size of the module but for inference. Result types are left as they were.
+ * Linear in the size of the module but for inference. Result types and the module's checks are left as they were.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -300,8 +300,10 @@ bool ir_verify_module(struct ir_module *m, struct diag_sink *diag)
     arena_init(&v.scratch);
     v.level = ARENA_ARRAY(&v.scratch, uint32_t, m->next_id);
     v.seen = ARENA_ARRAY(&v.scratch, bool, m->next_id);
+    size_t n_checks = m->checks.n;
     bool ok = check_header(&v);
     for (size_t i = 0; i < m->funcs.n; i++) ok = check_func(&v, m->funcs.v[i]) && ok;
+    m->checks.n = n_checks; /* infer finds again what is checked already, here or in a branch */
     arena_deinit(&v.scratch);
     return ok;
 }

@@ -205,7 +205,7 @@ static bool lower_if(struct lowerer *w, struct ir_op *op, struct plan_block *out
     return ok;
 }
 
-/* What only a branch needs is checked when it is taken. */
+/* What only a branch needs is checked when it is taken, before all else: no kernel runs on a shape that its branch does not fit. */
 static void lower_check(struct lowerer *w, const struct ir_op *op, struct plan_block *out)
 {
     int n;
@@ -219,10 +219,11 @@ static bool lower_block(struct lowerer *w, struct ir_block *b, const int *result
 {
     for (int i = 0; i < b->last->n_operands; i++) bind_buf(w, root_of(ir_operand(b->last, i)), result_bufs[i]);
     bool ok = true;
+    for (struct ir_op *op = b->first; op; op = op->next)
+        if (op->code == IR_OP_CHECK) lower_check(w, op, out);
     for (struct ir_op *op = b->first; op; op = op->next) {
         if (op->code == IR_OP_GROUP) ok = lower_launch(w, op, out) && ok;
         else if (op->code == IR_OP_IF) ok = lower_if(w, op, out) && ok;
-        else if (op->code == IR_OP_CHECK) lower_check(w, op, out);
     }
     return ok;
 }

@@ -13,21 +13,6 @@ static bool inline_branch(struct onode *n, const Onnx__Graph *branch)
     return true;
 }
 
-/*
- * What infer found that cannot be proved is checked at every call; what a branch needs only when it
- * is taken. So the checks that arose since `first` move from the module into the branch.
- */
-static void keep_checks(struct onode *n, struct ir_builder *b, size_t first)
-{
-    for (size_t i = first; i < n->m->checks.n; i++) {
-        const struct ir_check *c = &n->m->checks.v[i];
-        struct ir_attr a[4] = {ir_a_dims("a", 1, &c->a), ir_a_dims("b", 1, &c->b),
-                               ir_a_int("is_le", c->is_le), ir_a_string("message", c->message)};
-        ir_build(b, IR_OP_CHECK, 0, NULL, 4, a, 0);
-    }
-    n->m->checks.n = first;
-}
-
 static struct ir_block *import_region(struct onode *n, struct ir_op *op, const Onnx__Graph *graph,
                                       struct ir_value **values)
 {
@@ -35,7 +20,7 @@ static struct ir_block *import_region(struct onode *n, struct ir_op *op, const O
     struct ir_builder b = {.m = n->m, .block = block, .loc = n->b->loc};
     size_t checks = n->m->checks.n;
     if (!onnx_import_branch(n, graph, &b, (int)n->p->n_output, values)) n->failed = true;
-    keep_checks(n, &b, checks);
+    ir_build_branch_checks(&b, checks);
     return block;
 }
 

@@ -22,7 +22,7 @@
 
 #define INFR_MAGIC 0x474E4543464E49AAull /* bytes AA 'I' 'N' 'F' 'C' 'E' 'N' 'G' */
 #define INFR_VERSION_MAJOR 1
-#define INFR_VERSION_MINOR 1
+#define INFR_VERSION_MINOR 2
 #define INFR_WEIGHTS_VADDR 0x1000000000ull
 #define INFR_WEIGHTS_ALIGN 0x200000ull
 #define INFR_NONE UINT32_MAX /* "no index" */
@@ -105,8 +105,8 @@ struct infr_launch {
 enum infr_step_kind { INFR_STEP_LAUNCH, INFR_STEP_IF, INFR_STEP_CHECK };
 
 /*
- * LAUNCH: a = launch. IF: a = buffer holding the bool, b = block if true, c = block if false. CHECK: a = check, which fails
- * the call unless it holds.
+ * LAUNCH: a = launch. IF: a = buffer holding the bool, b = block if true, c = block if false. CHECK (since 1.2;
+ * an older reader refuses it): a = check, which fails the call unless it holds; it precedes the launches of its block.
  */
 struct infr_step {
     uint32_t kind, a, b, c;

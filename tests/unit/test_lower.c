@@ -18,6 +18,7 @@
 #include "ir/text.h"
 #include "passes/group.h"
 #include "passes/lower.h"
+#include "passes/pass.h"
 #include "runtime/abi/random.h"
 #include "test_equiv.h"
 
@@ -335,6 +336,45 @@ static void test_if(void **state)
     }
 }
 
+/*
+ * A branch's check holds no matter where it stands and what else is dead or equal; it reaches the plan, ahead of the branch's
+ * launches, and fails the run only when its branch is taken.
+ */
+static void test_branch_check(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "model \"t\" { sym n in [1, 64]\n func @main(%x: f32[n, 3], %c: bool[]) -> (y: f32[n, 3]) {\n"
+        " %a = if %c {\n %t = exp %x\n check a=(n) b=(5) is_le=1 message=\"at most five\"\n yield %t\n } {\n"
+        " check a=(2 * n) b=(12) message=\"six\"\n %m = abs %x\n yield %m\n }\n return %a\n} }\n";
+    for (int run = 0; run < 6; run++) {
+        struct diag_sink diag;
+        struct arena a;
+        diag_init(&diag);
+        arena_init(&a);
+        struct ir_module *m = ir_parse_module(text, strlen(text), "t.ir", NULL, 0, &diag);
+        assert_non_null(m);
+        assert_true(pass_cse(m, &diag) && pass_dce(m, &diag) && pass_group(m, &diag) && pass_dce(m, &diag));
+        struct plan *p = lower_module(m, &test_target, 7, &diag);
+        assert_non_null(p);
+        const struct plan_step *branch = &p->entry->steps.v[0];
+        assert_int_equal(branch->kind, INFR_STEP_IF);
+        assert_int_equal(branch->then_block->steps.v[0].kind, INFR_STEP_CHECK);
+        assert_int_equal(branch->else_block->steps.v[0].kind, INFR_STEP_CHECK);
+        float x[3 * 7] = {0};
+        unsigned char c = run < 3;
+        int n = run % 3 + 5; /* 5, 6, 7 */
+        struct ir_tensor in[2] = {{.dtype = DT_F32, .rank = 2, .dims = {n, 3}, .data = x, .n_bytes = (size_t)n * 12},
+                                  {.dtype = DT_BOOL, .data = &c, .n_bytes = 1}};
+        struct ir_tensor out[1] = {{0}};
+        assert_int_equal(plan_eval(p, INFR_ISA_V2, in, out, read_const, &a, &diag), c ? n <= 5 : n == 6);
+        plan_destroy(p);
+        ir_module_destroy(m);
+        arena_deinit(&a);
+        diag_deinit(&diag);
+    }
+}
+
 /* A group made by hand whose results have different shapes. */
 static void test_group_of_shapes(void **state)
 {
@@ -405,7 +445,7 @@ int main(void)
         cmocka_unit_test(test_pointwise_flat), cmocka_unit_test(test_broadcast_diamond), cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_matmul_batch_flat), cmocka_unit_test(test_matmul_dynamic), cmocka_unit_test(test_matmul_trans_b_const),
         cmocka_unit_test(test_rows), cmocka_unit_test(test_moves), cmocka_unit_test(test_conv_pool),
-        cmocka_unit_test(test_output_is_input_and_twice), cmocka_unit_test(test_if), cmocka_unit_test(test_group_of_shapes),
+        cmocka_unit_test(test_output_is_input_and_twice), cmocka_unit_test(test_if), cmocka_unit_test(test_branch_check), cmocka_unit_test(test_group_of_shapes),
         cmocka_unit_test(test_channels_last), cmocka_unit_test(test_channels_last_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

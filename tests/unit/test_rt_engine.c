@@ -204,6 +204,65 @@ static void test_checks(void **state)
     infr_engine_close(e);
 }
 
+/* A plan whose first branch needs n*4 <= 16 and whose second needs n == 3, each only when taken. */
+static void branch_checks(struct test_plan *p)
+{
+    static const struct infr_step steps[8] = {
+        {INFR_STEP_CHECK, 1, 0, 0}, {INFR_STEP_LAUNCH, 3, 0, 0},
+        {INFR_STEP_CHECK, 2, 0, 0}, {INFR_STEP_LAUNCH, 4, 0, 0},
+        {INFR_STEP_LAUNCH, 0, 0, 0},            {INFR_STEP_LAUNCH, 1, 0, 0},
+        {INFR_STEP_LAUNCH, 2, 0, 0},            {INFR_STEP_IF, 1, 0, 1}};
+    *p = plan;
+    memcpy(p->steps, steps, sizeof steps);
+    p->checks[1] = (struct infr_check){TP_4N, TP_C16, 1, p->checks[0].message};
+    p->checks[2] = (struct infr_check){TP_N, TP_C3, 0, p->checks[0].message};
+    p->h.checks.count = 3, p->h.branch_checks = 2;
+    p->blocks[0] = (struct infr_block){0, 2}, p->blocks[1] = (struct infr_block){2, 2};
+    p->blocks[2] = (struct infr_block){4, 4};
+    p->outputs[2].buf = 8; /* u is z: no launch 5 */
+    p->bufs[8] = (struct infr_buf){INFR_BUF_OUTPUT, DT_F32, TP_16N, 2, 0, 0, 0, 0};
+    p->bufs[4] = (struct infr_buf){INFR_BUF_ARENA, DT_F32, TP_16N, 0, 0, 0, 0, 1};
+}
+
+static void test_branch_checks(void **state)
+{
+    (void)state;
+    static struct test_plan p;
+    branch_checks(&p);
+    for (int threads = 1; threads <= 4; threads++) {
+        struct infr_engine *e = open_plan(&p, threads);
+        struct infr_session *s;
+        assert_non_null(e);
+        assert_int_equal(infr_session_create(e, &s, NULL), 0);
+        for (int round = 0; round < 40; round++) {
+            int64_t n = round % 8 + 1;
+            unsigned char flip = (unsigned char)(round / 8 % 2);
+            struct infr_tensor in[2], out[5] = {{0}};
+            struct infr_status st;
+            char note[200];
+            expect(n);
+            fill_inputs(in, n, &flip);
+            int code = infr_session_run(s, in, out, &st);
+            if (flip ? n <= 4 : n == 3) {
+                assert_int_equal(code, 0);
+                for (int64_t i = 0; i < 4 * n; i++)
+                    assert_true(((float *)out[2].data)[i] == (flip ? -want_y[i] : want_y[i]));
+                continue;
+            }
+            snprintf(note, sizeof note,
+                     flip ? "the inputs' shapes do not fit: n*4 <= 16 expected, got %d and 16 "
+                            "with n = %d: n is not negative"
+                          : "the inputs' shapes do not fit: n == 3 expected, got %d and 3 "
+                            "with n = %d: n is not negative",
+                     (int)(flip ? 4 * n : n), (int)n);
+            assert_int_equal(code, INFR_BAD_INPUT);
+            assert_string_equal(st.note, note);
+        }
+        infr_session_destroy(s);
+        infr_engine_close(e);
+    }
+}
+
 static void test_cancel(void **state)
 {
     (void)state;
@@ -406,7 +465,10 @@ static void test_refused(void **state)
     REFUSED(p.launches[0].name = sizeof plan + 9)
     REFUSED(p.launches[0].flops = TP_DIMS)
     REFUSED(p.pool_u32[2] = TP_DIMS)
-    REFUSED(p.steps[0].kind = 2)
+    REFUSED(p.steps[0].kind = INFR_STEP_CHECK + 1)
+    REFUSED((branch_checks(&p), p.steps[0].a = 3))
+    REFUSED((branch_checks(&p), p.checks[2].b = TP_DIMS))
+    REFUSED((branch_checks(&p), p.h.branch_checks = 4))
     REFUSED(p.steps[0].a = 6)
     REFUSED(p.steps[0].a = 4) /* a launch twice */
     REFUSED(p.steps[5].a = 0) /* not a bool */
@@ -475,7 +537,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_optional),    cmocka_unit_test(test_longer_rows),
         cmocka_unit_test(test_levels),      cmocka_unit_test(test_refused),
         cmocka_unit_test(test_mutations),   cmocka_unit_test(test_state),
-        cmocka_unit_test(test_first_header),
+        cmocka_unit_test(test_first_header), cmocka_unit_test(test_branch_checks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ struct test_plan {
     struct infr_dim dims[TP_ROWS];
     struct infr_symbol symbols[1];
     struct infr_io inputs[2], outputs[5];
-    struct infr_check checks[1];
+    struct infr_check checks[3];
     struct infr_buf bufs[9];
     struct infr_arg args[TP_ROWS];
     struct infr_launch launches[6];
@@ -216,7 +216,7 @@ static void tp_init(struct test_plan *p)
     p->h.manifest = tp_string(p, &at, "{}");
     p->h.dims = TP_TABLE(dims), p->h.dims.count = TP_DIMS;
     p->h.symbols = TP_TABLE(symbols), p->h.inputs = TP_TABLE(inputs),
-    p->h.outputs = TP_TABLE(outputs), p->h.checks = TP_TABLE(checks);
+    p->h.outputs = TP_TABLE(outputs), p->h.checks = TP_TABLE(checks), p->h.checks.count = 1;
     p->h.bufs = TP_TABLE(bufs), p->h.launches = TP_TABLE(launches), p->h.steps = TP_TABLE(steps),
     p->h.blocks = TP_TABLE(blocks);
     p->h.args = TP_TABLE(args), p->h.args.count = sizeof args / sizeof *args;
