@@ -13,7 +13,7 @@
 struct panel {
     const struct ir_const *c, *from;
     const struct ir_encoding *enc;
-    int64_t n, k, group, first_row;
+    int64_t n, k, matrix, first_row; /* matrix: of several, each of n rows in whole panels */
     unsigned char *out;
 };
 
@@ -69,9 +69,10 @@ static void fill_plain(const struct panel *p, int col, const uint8_t *row)
 
 static void fill_panel(struct panel *p)
 {
-    size_t row_bytes = (size_t)(p->k / p->enc->block_elems) * (size_t)p->enc->block_bytes;
+    size_t block_bytes = p->enc->group_elems ? (size_t)p->enc->block_bytes : dtype_bytes(p->enc->plain);
+    size_t row_bytes = (size_t)(p->k / p->enc->block_elems) * block_bytes;
     for (int col = 0; col < PANEL && p->first_row + col < p->n; col++) {
-        const uint8_t *row = (const uint8_t *)p->from->data + (size_t)(p->first_row + col) * row_bytes;
+        const uint8_t *row = (const uint8_t *)p->from->data + (size_t)(p->matrix * p->n + p->first_row + col) * row_bytes;
         if (p->enc->group_elems) fill_row(p, col, row);
         else fill_plain(p, col, row);
     }
@@ -80,7 +81,10 @@ static void fill_panel(struct panel *p)
 void weight_part_read(const struct ir_const *c, uint64_t at, void *dst, size_t n_bytes)
 {
     const struct ir_const *from = c->part->from;
-    struct panel p = {.c = c, .from = from, .enc = from->type.enc, .n = from->type.dims[0]->value, .k = from->type.dims[1]->value};
+    int rank = from->type.rank;
+    struct panel p = {.c = c, .from = from, .enc = ir_const_encoding(from), .n = from->type.dims[rank - 2]->value,
+                      .k = from->type.dims[rank - 1]->value};
+    int64_t panels = (p.n + PANEL - 1) / PANEL;
     uint64_t panel_bytes = c->n_bytes / (uint64_t)c->type.dims[0]->value, done = 0;
     p.out = malloc(panel_bytes);
     INFC_ASSERT(p.out != NULL);
@@ -88,7 +92,7 @@ void weight_part_read(const struct ir_const *c, uint64_t at, void *dst, size_t n
         uint64_t panel = (at + done) / panel_bytes, skip = (at + done) % panel_bytes, take = panel_bytes - skip;
         if (take > n_bytes - done) take = n_bytes - done;
         memset(p.out, 0, panel_bytes);
-        p.first_row = (int64_t)panel * PANEL;
+        p.matrix = (int64_t)panel / panels, p.first_row = (int64_t)panel % panels * PANEL;
         fill_panel(&p);
         memcpy((char *)dst + done, p.out + skip, take);
         done += take;

@@ -3,6 +3,7 @@
 #include "ir/encoding.h"
 
 #include "ir/encoding_int.h"
+#include "ir/module.h"
 #include "ir/support/float.h"
 
 static const struct ir_encoding table[] = {
@@ -30,6 +31,14 @@ const struct ir_encoding *encoding_find(const char *name, size_t len)
 {
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         if (strlen(table[i].name) == len && !memcmp(table[i].name, name, len)) return &table[i];
+    return NULL;
+}
+
+const struct ir_encoding *ir_const_encoding(const struct ir_const *c)
+{
+    if (c->type.enc) return c->type.enc;
+    for (int i = 0; i < encoding_count(); i++)
+        if (dtype_is_float(c->type.dtype) && encoding_at(i)->plain == c->type.dtype) return encoding_at(i);
     return NULL;
 }
 

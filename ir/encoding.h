@@ -28,11 +28,16 @@ struct ir_encoding {
     void (*pack)(const float *x, uint8_t *block); /* NULL: no encoder here */
 };
 
+struct ir_const;
+
 int encoding_count(void);
 const struct ir_encoding *encoding_at(int i);
 /* NULL when unknown. */
 const struct ir_encoding *encoding_find(const char *name, size_t len);
 const struct ir_encoding *encoding_from_gguf(uint32_t type);
+
+/* A constant's encoding, or the plain row of its float type; NULL for other types. */
+const struct ir_encoding *ir_const_encoding(const struct ir_const *c);
 
 /* Bytes of `rows` rows of `row_elems` elements; false when the row is no whole number of blocks or on overflow. */
 bool encoding_bytes(const struct ir_encoding *e, int64_t rows, int64_t row_elems, size_t *out);

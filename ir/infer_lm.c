@@ -76,15 +76,18 @@ bool infer_matmul_experts(struct ir_module *m, struct ir_op *op)
     return infer_set(m, op, 0, x->dtype, 3, dims);
 }
 
-/* Parts q and, where given, scale and min of operand `first` on: [N/64, groups, k a group, 64] and [N/64, groups, 64]. */
-static bool check_parts(struct ir_module *m, struct ir_op *op, int first, int64_t n, int64_t *out_k)
+/*
+ * Parts q and, where given, scale and min of operand `first` on: [batch * N/64, groups, k a group, 64] and
+ * [batch * N/64, groups, 64].
+ */
+static bool check_parts(struct ir_module *m, struct ir_op *op, int first, int64_t batch, int64_t n, int64_t *out_k)
 {
     const struct ir_type *q = infer_type(op, first);
     bool nibbles;
     if (!infer_rank(m, op, first, 4) || !infer_flag(m, op, "nibbles", false, &nibbles)) return false;
     for (int i = 0; i < 4; i++)
         if (!dim_is_const(q->dims[i])) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "parts have constant dims");
-    if (q->dims[0]->value != (n + 63) / 64 || q->dims[3]->value != 64)
+    if (q->dims[0]->value != batch * ((n + 63) / 64) || q->dims[3]->value != 64)
         return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "part q must be in panels of 64 columns");
     *out_k = q->dims[1]->value * q->dims[2]->value * (nibbles ? 2 : 1);
     for (int i = first + 1; i < op->n_operands; i++) {
@@ -101,14 +104,31 @@ bool infer_qmatmul(struct ir_module *m, struct ir_op *op)
 {
     const struct ir_type *x = infer_type(op, 0);
     const struct dim *dims[IR_MAX_RANK];
-    int64_t n, k;
+    int64_t n, k, batch;
     if (x->rank < 1 || !infer_class(m, op, 0, INFER_FLOAT) || !infer_int(m, op, "n", 1, INT32_MAX, 1, &n) ||
-        !check_parts(m, op, 1, n, &k) ||
+        !infer_int(m, op, "batch", 1, INT32_MAX, 1, &batch) || !check_parts(m, op, 1, batch, n, &k) ||
         !infer_eq(m, op, x->dims[x->rank - 1], dim_const(m->dims, k), "the dims that are summed over"))
         return false;
+    if (batch > 1 && (!infer_rank(m, op, 0, 3) || !infer_eq(m, op, x->dims[0], dim_const(m->dims, batch), "planes of x and matrices"))) return false;
     for (int i = 0; i < x->rank - 1; i++) dims[i] = x->dims[i];
     dims[x->rank - 1] = dim_const(m->dims, n);
     return infer_set(m, op, 0, x->dtype, x->rank, dims);
+}
+
+bool infer_qmatmul_experts(struct ir_module *m, struct ir_op *op)
+{
+    const struct ir_type *x = infer_type(op, 0), *ids = infer_type(op, 1);
+    int64_t n, k, experts;
+    if (x->rank != 2 && x->rank != 3) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "operand 0 must have rank 2 or 3");
+    if (!infer_class(m, op, 0, INFER_FLOAT) || !infer_rank(m, op, 1, 2) || !infer_class(m, op, 1, INFER_INT) ||
+        !infer_int(m, op, "n", 1, INT32_MAX, 1, &n) || !infer_int(m, op, "experts", 1, INT32_MAX, 1, &experts) ||
+        !check_parts(m, op, 2, experts, n, &k) ||
+        !infer_eq(m, op, x->dims[x->rank - 1], dim_const(m->dims, k), "the dims that are summed over") ||
+        !infer_eq(m, op, x->dims[0], ids->dims[0], "rows and ids"))
+        return false;
+    if (x->rank == 3 && !infer_eq(m, op, x->dims[1], ids->dims[1], "choices of x and of ids")) return false;
+    const struct dim *dims[3] = {x->dims[0], ids->dims[1], dim_const(m->dims, n)};
+    return infer_set(m, op, 0, x->dtype, 3, dims);
 }
 
 bool infer_qgather(struct ir_module *m, struct ir_op *op)
@@ -117,7 +137,7 @@ bool infer_qgather(struct ir_module *m, struct ir_op *op)
     const struct dim *dims[IR_MAX_RANK];
     int64_t n, k, have;
     if (!infer_class(m, op, 0, INFER_INT) || !infer_int(m, op, "n", 1, INT32_MAX, 1, &n) ||
-        !infer_int(m, op, "k", 1, INT32_MAX, 1, &k) || !check_parts(m, op, 1, n, &have))
+        !infer_int(m, op, "k", 1, INT32_MAX, 1, &k) || !check_parts(m, op, 1, 1, n, &have))
         return false;
     if (have != k || i->rank + 1 > IR_MAX_RANK) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "k is not the parts'");
     for (int a = 0; a < i->rank; a++) dims[a] = i->dims[a];

@@ -27,9 +27,13 @@ struct mm {
     int rank;                        /* of the result */
     const struct dim *m, *n, *k;     /* m: all rows when flat */
     int panel;                       /* P, or NR when b is not packed */
-    bool quant, nibbles;             /* b is an encoded constant's parts (op qmatmul) */
+    bool quant, nibbles;             /* b is an encoded constant's parts (qmatmul, qmatmul_experts) */
     int scale, min, zero;            /* buffers of the parts, -1: none */
     int64_t group;                   /* k of one scale */
+    const struct ir_type *qt;        /* type of part q */
+    int64_t matrix_panels;           /* panels of one matrix, when b holds several ... */
+    struct lp_value *matrix;         /* ... and which one to read, else NULL */
+    int ids;                         /* buffer of the choices (op qmatmul_experts), -1: none */
     int unpacked_buf;                /* stack buffer [K, 64]: the panel's weights while many rows use them */
     bool unpacked;                   /* they are in it */
     int mr, nr;
@@ -97,7 +101,7 @@ static struct lp_value *load_a(struct mm *t, struct lp_value *row, struct lp_val
     struct lp_value *idx[IR_MAX_RANK];
     int rank = t->flat ? 2 : at->rank;
     for (int i = 0; i < rank - 2; i++) idx[i] = dim_is(at->dims[i], 1) ? e->zero : t->batch[t->rank - rank + i];
-    idx[rank - 2] = row, idx[rank - 1] = k;
+    idx[rank - 2] = t->ids >= 0 && rank == 2 ? t->batch[0] : row, idx[rank - 1] = k; /* a row of x serves all its choices */
     struct lp_value *v = lp_load_tile(&e->b, t->a, idx, rows, 1, rank - 2, rank - 1, nrows, NULL);
     return lp_cast(&e->b, v, t->acc);
 }
@@ -173,12 +177,20 @@ static struct lp_value *decode(struct mm *t, struct lp_value *q, struct lp_value
     return min ? lp_fma(b, q, scale, min) : lp_binary(b, LP_OP_MUL, q, scale);
 }
 
+/* Number of a matrix's panel in b. */
+static struct lp_value *panel_in_b(struct mm *t, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    return t->matrix ? lp_binary(&e->b, LP_OP_ADD, expr_imul(e, t->matrix, lp_index(&e->b, t->matrix_panels)), panel) : panel;
+}
+
 /* The panel's weights as f32 into the stack buffer; the same operations as in contract_quant, so the same bits. */
 static void unpack_panel(struct mm *t, struct lp_value *panel)
 {
     struct expr_ctx *e = &t->l->e;
     struct lp_builder *b = &e->b;
-    const struct ir_type *q = &ir_operand(t->l->anchor, 1)->type;
+    const struct ir_type *q = t->qt;
+    panel = panel_in_b(t, panel);
     struct lp_op *pieces = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, q->dims[1]->value), 1, 0, NULL);
     struct lp_value *g = pieces->regions[0]->args[0];
     for (int col = 0; col < t->panel; col += t->nr) {
@@ -219,8 +231,9 @@ static struct lp_value *contract_quant(struct mm *t, struct lp_value *row, int r
 {
     struct expr_ctx *e = &t->l->e;
     struct lp_builder *b = &e->b;
-    const struct ir_type *q = &ir_operand(t->l->anchor, 1)->type;
+    const struct ir_type *q = t->qt;
     struct lp_value *acc = zero_tile(t, rows), *scale = NULL, *min = NULL, *w[2];
+    panel = panel_in_b(t, panel);
     struct lp_op *groups = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, q->dims[1]->value), 1, 1, &acc);
     struct lp_value *g = groups->regions[0]->args[0];
     if (t->scale >= 0) scale = load_group(t, t->scale, panel, col, g);
@@ -388,25 +401,39 @@ static void emit_rows(struct mm *t, struct lp_value *lo, struct lp_value *hi, st
     lp_if_end(b, branch, NULL);
 }
 
-/* A qmatmul: always flat, in panels of 64 columns. */
+/* Operands `first` on are an encoded constant's parts, in panels of 64 columns. */
+static bool setup_parts(struct mm *t, int first)
+{
+    struct lower_ctx *l = t->l;
+    const struct ir_op *op = l->anchor;
+    for (int i = 0; i < op->n_operands; i++)
+        if (ir_operand(op, i) && lower_operand_of(l, ir_operand(op, i)) < 0) return false;
+    const struct ir_type *xt = &ir_operand(op, 0)->type;
+    if (xt->dtype != DT_F32 || xt->rank < 2) return false;
+    t->a = lower_operand_of(l, ir_operand(op, 0)), t->b = lower_operand_of(l, ir_operand(op, first));
+    t->scale = lower_operand_of(l, ir_operand(op, first + 1)), t->min = lower_operand_of(l, ir_operand(op, first + 2));
+    t->qt = &ir_operand(op, first)->type;
+    t->rank = op->results[0].type.rank, t->acc = DT_F32;
+    t->quant = t->packed = true;
+    t->nibbles = ir_attr_int(op, "nibbles", 0);
+    t->zero = (int)ir_attr_int(op, "zero", 0);
+    t->group = t->qt->dims[2]->value * (t->nibbles ? 2 : 1);
+    t->k = xt->dims[xt->rank - 1];
+    t->n = op->results[0].type.dims[t->rank - 1];
+    t->matrix_panels = (t->n->value + 63) / 64;
+    return true;
+}
+
+/* A qmatmul: flat, unless each plane of x has a matrix of its own. */
 static bool setup_quant(struct mm *t)
 {
     struct lower_ctx *l = t->l;
     const struct ir_op *op = l->anchor;
-    if (!op || op->code != IR_OP_QMATMUL || !lower_tile_epilogue_ok(l) || !epilogue_is_flat(l)) return false;
-    const struct ir_type *xt = &ir_operand(op, 0)->type, *q = &ir_operand(op, 1)->type;
-    for (int i = 0; i < op->n_operands; i++)
-        if (ir_operand(op, i) && lower_operand_of(l, ir_operand(op, i)) < 0) return false;
-    if (xt->dtype != DT_F32 || xt->rank < 2) return false;
-    t->a = lower_operand_of(l, ir_operand(op, 0)), t->b = lower_operand_of(l, ir_operand(op, 1));
-    t->scale = lower_operand_of(l, ir_operand(op, 2)), t->min = lower_operand_of(l, ir_operand(op, 3));
-    t->rank = xt->rank, t->acc = DT_F32;
-    t->quant = t->packed = t->flat = true;
-    t->nibbles = ir_attr_int(op, "nibbles", 0);
-    t->zero = (int)ir_attr_int(op, "zero", 0);
-    t->group = q->dims[2]->value * (t->nibbles ? 2 : 1);
-    t->k = xt->dims[xt->rank - 1];
-    t->n = op->results[0].type.dims[xt->rank - 1];
+    if (!op || op->code != IR_OP_QMATMUL || !lower_tile_epilogue_ok(l)) return false;
+    t->flat = ir_attr_int(op, "batch", 1) == 1;
+    if (t->flat && !epilogue_is_flat(l)) return false;
+    if (!setup_parts(t, 1)) return false;
+    t->m = op->results[0].type.dims[t->rank - 2];
     return true;
 }
 
@@ -457,9 +484,113 @@ static void flatten(struct mm *t)
     }
 }
 
+/* ---- experts ---- */
+
+/* The choice (row, pick) by the panel: the expert's number is clamped, so that no id reads beyond the weights. */
+static struct lp_value *expert_of(struct mm *t, struct lp_value *row, struct lp_value *pick)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_value *idx[2] = {row, pick};
+    struct lp_value *id = lp_cast(&e->b, lp_load(&e->b, t->ids, idx), DT_I64);
+    return expr_clamp(e, id, dim_const(t->l->m->dims, ir_attr_int(t->l->anchor, "experts", 1)));
+}
+
+static void emit_choice(struct mm *t, struct lp_value *row, struct lp_value *pick, struct lp_value *expert, struct lp_value *panel)
+{
+    t->batch[0] = row;
+    t->matrix = expert;
+    emit_columns(t, pick, 1, NULL, panel);
+}
+
+struct choices {
+    const struct dim *const *dims; /* rows, picks */
+    struct lp_op *rows, *picks, *mine;
+    struct lp_value *row, *pick;
+    size_t mark;
+};
+
+/* Opens a walk over the choices of `expert`; what is emitted until choices_end runs for each. */
+static struct choices choices_begin(struct mm *t, const struct dim *const *dims, struct lp_value *expert)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct choices c = {.dims = dims};
+    c.rows = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, expr_dim(e, dims[0]), 1, 0, NULL);
+    c.row = c.rows->regions[0]->args[0];
+    c.picks = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, expr_dim(e, dims[1]), 1, 0, NULL);
+    c.pick = c.picks->regions[0]->args[0];
+    c.mine = lp_if_begin(&e->b, lp_binary(&e->b, LP_OP_EQ, expert_of(t, c.row, c.pick), expert), 0, NULL);
+    c.mark = expr_scope_push(e);
+    return c;
+}
+
+static void choices_end(struct mm *t, struct choices *c)
+{
+    struct expr_ctx *e = &t->l->e;
+    expr_scope_pop(e, c->mark);
+    lp_if_else(&e->b, c->mine, NULL);
+    lp_if_end(&e->b, c->mine, NULL);
+    expr_for_end(e, c->picks, NULL);
+    expr_for_end(e, c->rows, NULL);
+}
+
+/* Every choice of one expert, by a panel that is taken apart once. */
+static void emit_expert(struct mm *t, const struct dim *const *dims, struct lp_value *expert, struct lp_value *panel, bool unpack)
+{
+    if (unpack) {
+        t->matrix = expert;
+        unpack_panel(t, panel);
+        t->unpacked = true;
+    }
+    struct choices c = choices_begin(t, dims, expert);
+    emit_choice(t, c.row, c.pick, expert, panel);
+    choices_end(t, &c);
+    t->unpacked = false;
+}
+
+/*
+ * Each choice [t, a] is a row by its expert's matrix. No more choices than experts (decoding): a slice is a choice and a panel.
+ * More (a prompt): a slice is an expert and a panel, and looks for the choices that are its. Every output element is the
+ * same chain over k in order either way, so the number of rows does not show in the bits.
+ */
+static enum lower_result lower_experts(struct mm *t)
+{
+    struct lower_ctx *l = t->l;
+    if (!lower_tile_epilogue_ok(l) || !setup_parts(t, 2)) return LOWER_NOT_MINE;
+    struct expr_ctx *e = &l->e;
+    struct lp_builder *b = &e->b;
+    struct dim_ctx *dc = l->m->dims;
+    t->ids = lower_operand_of(l, ir_operand(l->anchor, 1));
+    t->m = dim_const(dc, 1), t->panel = 64;
+    tile_shape(l->level, 4, t->panel, t->m, false, &t->mr, &t->nr);
+    const struct dim *const *dims = ir_operand(l->anchor, 1)->type.dims;
+    const struct dim *choices = dim_mul(dc, dims[0], dims[1]), *experts = dim_const(dc, ir_attr_int(l->anchor, "experts", 1));
+    lower_set_slices(l, dim_mulc(dc, dim_min(dc, choices, experts), t->matrix_panels));
+    struct lp_value *s = lower_slice(l), *panels = lp_index(b, t->matrix_panels);
+    struct lp_value *at = lp_binary(b, LP_OP_FLOORDIV, s, panels), *panel = lp_binary(b, LP_OP_MOD, s, panels);
+    int64_t unpacked_dims[] = {t->k->value, t->panel};
+    bool unpack = t->k->value * t->panel * 4 <= MAX_UNPACKED_BYTES;
+    if (unpack) t->unpacked_buf = lp_add_stack(l->k, "unpacked", DT_F32, 2, unpacked_dims);
+    struct lp_op *few = lp_if_begin(b, lp_binary(b, LP_OP_LE, expr_dim(e, choices), expr_dim(e, experts)), 0, NULL);
+    size_t mark = expr_scope_push(e);
+    struct lp_value *coord[2];
+    expr_delinear(e, at, 2, dims, coord);
+    emit_choice(t, coord[0], coord[1], expert_of(t, coord[0], coord[1]), panel);
+    expr_scope_pop(e, mark);
+    lp_if_else(b, few, NULL);
+    mark = expr_scope_push(e);
+    emit_expert(t, dims, at, panel, unpack);
+    expr_scope_pop(e, mark);
+    lp_if_end(b, few, NULL);
+    l->k->schedule = "matmul-experts";
+    l->k->claim = 1; /* experts are chosen unevenly */
+    l->k->flops = dim_mulc(dc, dim_mul(dc, ir_type_elems(l->m, &l->anchor->results[0].type), t->k), 2);
+    return LOWER_DONE;
+}
+
 enum lower_result lower_matmul(struct lower_ctx *l)
 {
-    struct mm t = {.l = l};
+    struct mm t = {.l = l, .ids = -1};
+    if (l->anchor && l->anchor->code == IR_OP_QMATMUL_EXPERTS) return lower_experts(&t);
     if (!setup(&t)) return LOWER_NOT_MINE;
     struct expr_ctx *e = &l->e;
     struct dim_ctx *dc = l->m->dims;
@@ -483,6 +614,7 @@ enum lower_result lower_matmul(struct lower_ctx *l)
             struct lp_value *batch = lp_binary(&e->b, LP_OP_FLOORDIV, s, per);
             panel = s = lp_binary(&e->b, LP_OP_MOD, s, per);
             expr_delinear(e, batch, rt->rank - 2, rt->dims, t.batch);
+            if (t.quant) t.matrix = t.batch[0];
         } else {
             for (int i = 0; i < rt->rank - 2; i++) t.batch[i] = e->zero;
         }

@@ -5,9 +5,13 @@
  *
  *   matmul(x, w: q4_1 f32[N, K]) trans_b=1   ->   qmatmul(x, q, scale, min) n=N nibbles=1
  *   gather(w: q8_0 f32[N, K], i) axis=0      ->   qgather(i, q, scale) n=N k=K
+ *   matmul(x: [B, M, K], w: q8_0 f32[B, N, K]) trans_b=1   ->   qmatmul(x, q, scale) n=N batch=B
+ *   matmul_experts(x, w: q8_0 f32[E, N, K], ids)           ->   qmatmul_experts(x, ids, q, scale) n=N experts=E
  *
- * One constant used by both shares its parts. Requires: verified IR without groups; encoded constants are read by matmuls (as a
- * transposed right side) and gathers (axis 0) only. Establishes: no encoded constants. Evaluators do not know parts.
+ * Several matrices of one constant lie one after the other, each in whole panels. Experts of plain f32, f16 and bf16 become
+ * parts too: they are the same rows of panels, without scales.
+ * One constant used by several shares its parts. Requires: verified IR without groups; encoded constants are read by matmuls (as a
+ * transposed right side), experts and gathers (axis 0) only. Establishes: no encoded constants. Evaluators do not know parts.
  */
 #include <string.h>
 
@@ -83,8 +87,10 @@ static struct parts *get_parts(struct quant *z, const struct ir_const *c)
 {
     struct parts *p = map_find(&z->known, &c->id, sizeof c->id);
     if (p) return p;
-    const struct ir_encoding *e = c->type.enc;
-    int64_t n = c->type.dims[0]->value, k = c->type.dims[1]->value, panels = (n + PANEL - 1) / PANEL;
+    const struct ir_encoding *e = ir_const_encoding(c);
+    int rank = c->type.rank;
+    int64_t n = c->type.dims[rank - 2]->value, k = c->type.dims[rank - 1]->value, panels = (n + PANEL - 1) / PANEL;
+    if (rank == 3) panels *= c->type.dims[0]->value;
     p = ARENA_NEW(&z->scratch, struct parts);
     map_put(&z->known, &c->id, sizeof c->id, p);
     if (!e->group_elems) { /* plain elements: one group of all k */
@@ -106,12 +112,51 @@ static const struct ir_const *encoded(const struct ir_value *v)
     return c && c->type.enc ? c : NULL;
 }
 
+/* The weights of experts when they can become parts: encoded, or plain floats that x's type can hold. */
+static const struct ir_const *expert_weights(const struct ir_op *op)
+{
+    if (op->code != IR_OP_MATMUL_EXPERTS || ir_operand(op, 0)->type.dtype != DT_F32) return NULL;
+    const struct ir_const *c = ir_value_const(ir_operand(op, 1));
+    if (!c || c->splat || c->part || !c->data || !ir_const_encoding(c)) return NULL;
+    for (int i = 0; i < 3; i++)
+        if (c->type.dims[i]->value < 1) return NULL;
+    return c;
+}
+
+static bool replace(struct ir_op *op, struct ir_op *with)
+{
+    if (!with) return false;
+    ir_value_replace_uses(&op->results[0], &with->results[0]);
+    ir_op_erase(op);
+    return true;
+}
+
+static bool rewrite_experts(struct quant *z, struct ir_op *op, const struct ir_const *c)
+{
+    struct parts *p = get_parts(z, c);
+    struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
+    struct ir_value *operands[] = {ir_operand(op, 0), ir_operand(op, 2), p->q, p->scale, p->min};
+    struct ir_attr attrs[] = {ir_a_int("n", c->type.dims[1]->value), ir_a_int("experts", c->type.dims[0]->value), ir_a_int("zero", p->zero),
+                              ir_a_int("nibbles", p->nibbles)};
+    return replace(op, ir_build(&b, IR_OP_QMATMUL_EXPERTS, p->min ? 5 : p->scale ? 4 : 3, operands, 4, attrs, 1));
+}
+
+/* x [B, M, K] by a matrix a plane. */
+static bool is_batched(const struct ir_op *op, const struct ir_const *c)
+{
+    const struct ir_type *x = &ir_operand(op, 0)->type;
+    return c->type.rank == 3 && x->rank == 3 && x->dims[0] == c->type.dims[0];
+}
+
 static bool rewrite(struct quant *z, struct ir_op *op)
 {
+    const struct ir_const *experts = expert_weights(op);
+    if (experts) return rewrite_experts(z, op, experts);
     bool gather = op->code == IR_OP_GATHER && encoded(ir_operand(op, 0)) && ir_attr_int(op, "axis", 0) == 0;
     bool matmul = op->code == IR_OP_MATMUL && encoded(ir_operand(op, 1)) && ir_attr_int(op, "trans_b", 0) && !ir_attr_int(op, "trans_a", 0);
     const struct ir_const *c = encoded(ir_operand(op, gather ? 0 : 1));
-    if ((!gather && !matmul) || c->type.rank != 2) {
+    bool batched = matmul && is_batched(op, c);
+    if ((!gather && !matmul) || (c->type.rank != 2 && !batched)) {
         for (int i = 0; i < op->n_operands; i++)
             if (encoded(ir_operand(op, i)))
                 return diag_report(z->diag, DIAG_NO_LOWERING, op->loc ? op->loc->text : NULL,
@@ -121,14 +166,10 @@ static bool rewrite(struct quant *z, struct ir_op *op)
     struct parts *p = get_parts(z, c);
     struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
     struct ir_value *operands[] = {ir_operand(op, gather ? 1 : 0), p->q, p->scale, p->min};
-    struct ir_attr attrs[4] = {ir_a_int("n", c->type.dims[0]->value), ir_a_int("zero", p->zero), ir_a_int("nibbles", p->nibbles),
-                               ir_a_int("k", c->type.dims[1]->value)};
-    int n = p->min ? 4 : p->scale ? 3 : 2;
-    struct ir_op *q = ir_build(&b, gather ? IR_OP_QGATHER : IR_OP_QMATMUL, n, operands, gather ? 4 : 3, attrs, 1);
-    if (!q) return false;
-    ir_value_replace_uses(&op->results[0], &q->results[0]);
-    ir_op_erase(op);
-    return true;
+    int rank = c->type.rank, n = p->min ? 4 : p->scale ? 3 : 2;
+    struct ir_attr attrs[4] = {ir_a_int("n", c->type.dims[rank - 2]->value), ir_a_int("zero", p->zero), ir_a_int("nibbles", p->nibbles)};
+    attrs[3] = gather ? ir_a_int("k", c->type.dims[1]->value) : ir_a_int("batch", batched ? c->type.dims[0]->value : 1);
+    return replace(op, ir_build(&b, gather ? IR_OP_QGATHER : IR_OP_QMATMUL, n, operands, gather || batched ? 4 : 3, attrs, 1));
 }
 
 static bool run_block(struct quant *z, struct ir_block *b)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ir/eval.h"
+#include "ir/plan_eval.h"
 
 #define LM_MAX_SEQS 4
 #define LM_PAGES_A_SEQ 4
@@ -21,6 +22,10 @@ struct lm {
     struct ir_tensor in[LM_MAX_INPUTS];
     int32_t page_table[LM_MAX_SEQS][LM_PAGES_A_SEQ];
     int n_threads;
+    /* Set after lm_init: calls run the plan of m at this level (a plan keeps the order of m's inputs), not m itself. */
+    const struct plan *plan;
+    enum infr_isa level;
+    void (*read_const)(const struct plan_buf *b, void *dst, size_t n_bytes);
 };
 
 struct lm_row {
@@ -92,6 +97,7 @@ static inline bool lm_run(struct lm *l, const struct lm_row *rows, int n, struct
     lm_set(l, "slots", DT_I64, n, 0, slots);
     lm_set(l, "page_table", DT_I32, LM_MAX_SEQS, LM_PAGES_A_SEQ, l->page_table);
     lm_set(l, "logit_rows", DT_I32, n_wanted, 0, wanted);
+    if (l->plan) return plan_eval(l->plan, l->level, l->in, out, l->read_const, arena, sink);
     return ir_eval_func_threads(l->m->funcs.v[0], l->in, out, arena, sink, l->n_threads);
 }
 

@@ -14,9 +14,11 @@
 
 #include <cmocka.h>
 
+#include "compiler/emit_plan.h"
 #include "compiler/import/import.h"
 #include "ir/support/str.h"
 #include "ir/text.h"
+#include "passes/lower.h"
 #include "passes/pass.h"
 #include "tests/gguf/lm_eval.h"
 
@@ -33,6 +35,12 @@ struct expected {
         double v[MAX_WIDTH];
     } wanted[MAX_WANTED];
 };
+
+static const struct target_level levels[] = {
+    {.name = "v2", .isa = INFR_ISA_V2, .vector_bytes = 16, .n_vector_regs = 16},
+    {.name = "v4", .isa = INFR_ISA_V4, .vector_bytes = 64, .n_vector_regs = 32, .has_fma = true, .has_masks = true},
+};
+static const struct target test_target = {.name = "test", .levels = levels, .n_levels = 2};
 
 static char src[1024], folder[1024];
 static struct strbuf table;
@@ -130,8 +138,15 @@ static struct ir_module *import_tiny(const char *name, enum dtype kv, struct dia
     return m;
 }
 
-/* All rows in one call, or first those at even counts (a part of each sequence), then the rest. */
-static double run(const struct expected *e, struct ir_module *m, bool in_parts, struct diag_sink *sink)
+static void read_const(const struct plan_buf *b, void *dst, size_t n)
+{
+    struct weight w = {.cst = b->cst, .pack = b->pack, .n_bytes = n};
+    weight_read(&w, 0, dst, n);
+}
+
+/* Rows of one call, or first those at even counts (a part of each sequence), then the rest; by m, or by its plan if there is one. */
+static double run_plan(const struct expected *e, struct ir_module *m, const struct plan *plan, enum infr_isa level, bool in_parts,
+                       struct diag_sink *sink)
 {
     static struct lm l;
     struct arena arena;
@@ -139,6 +154,7 @@ static double run(const struct expected *e, struct ir_module *m, bool in_parts, 
     double worst = 0;
     arena_init(&arena);
     assert_true(lm_init(&l, m));
+    l.plan = plan, l.level = level, l.read_const = read_const;
     struct lm_row parts[2][MAX_ROWS];
     int n[2] = {0, 0};
     for (int t = 0; t < e->n_rows; t++) {
@@ -157,6 +173,11 @@ static double run(const struct expected *e, struct ir_module *m, bool in_parts, 
     lm_deinit(&l);
     arena_deinit(&arena);
     return worst;
+}
+
+static double run(const struct expected *e, struct ir_module *m, bool in_parts, struct diag_sink *sink)
+{
+    return run_plan(e, m, NULL, INFR_ISA_V2, in_parts, sink);
 }
 
 static bool is_encoder(const char *name) { return strstr(name, "bert") != NULL; }
@@ -186,7 +207,7 @@ static void test_models(void **state)
     assert_true(n >= 30);
 }
 
-/* The passes keep what a model computes, its cache writes included. */
+/* The passes keep what a model computes, its cache writes included; weights stay whole here, for the evaluator knows no parts. */
 static void test_passes(void **state)
 {
     static const char *const models[] = {"llama", "gemma3", "qwen2moe", "deepseek2"};
@@ -198,7 +219,7 @@ static void test_passes(void **state)
         for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
             if (strcmp(models[i], e.name)) continue;
             struct diag_sink sink;
-            struct pass_options options = {0};
+            struct pass_options options = {.stop_after = "dce-2"};
             diag_init(&sink);
             struct ir_module *m = import_tiny(e.name, DT_F32, &sink);
             if (!pass_run_all(m, &options, &sink)) {
@@ -209,6 +230,95 @@ static void test_passes(void **state)
             ir_module_destroy(m);
             diag_deinit(&sink);
         }
+    }
+}
+
+/* Lowered to kernels, every model computes what the other implementations do. The loop-IR evaluator runs the kernels and checks each access. */
+static void check_lowered(const struct expected *e)
+{
+    struct diag_sink sink;
+    struct pass_options options = {0};
+    double limit = 1e-3 * spread(e);
+    diag_init(&sink);
+    struct ir_module *m = import_tiny(e->name, DT_F32, &sink);
+    struct plan *p = pass_run_all(m, &options, &sink) ? lower_module(m, &test_target, 1u << INFR_ISA_V2 | 1u << INFR_ISA_V4, &sink) : NULL;
+    if (!p) {
+        diag_print_text(&sink, stderr);
+        fail_msg("%s: no lowering", e->name);
+    }
+    double v4 = run_plan(e, m, p, INFR_ISA_V4, false, &sink);
+    double v2 = is_encoder(e->name) ? 0 : run_plan(e, m, p, INFR_ISA_V2, true, &sink);
+    if (getenv("INFC_TEST_VERBOSE")) print_message("%-16s lowered: difference %.2e and %.2e of the spread\n", e->name, v4 / limit * 1e-3, v2 / limit * 1e-3);
+    if (!(v4 <= limit) || !(v2 <= limit)) fail_msg("%s: %g and %g differ from the reference by more than %g", e->name, v4, v2, limit);
+    plan_destroy(p);
+    ir_module_destroy(m);
+    diag_deinit(&sink);
+}
+
+static void test_lowered(void **state)
+{
+    const char *p = strbuf_get(&table), *only = getenv("INFC_TEST_MODEL");
+    static struct expected e;
+    (void)state;
+    if (no_python) skip();
+    while (next_expected(&p, &e))
+        if (!only || strstr(only, e.name)) check_lowered(&e);
+}
+
+/* The outputs of all of sequence 0 fed in chunks of this many rows, the last of a chunk wanted: bits by position. */
+static void run_chunks(const struct expected *e, int chunk, struct ir_module *m, const struct plan *p, float (*out)[MAX_WIDTH], struct diag_sink *sink)
+{
+    static struct lm l;
+    struct arena arena;
+    arena_init(&arena);
+    assert_true(lm_init(&l, m));
+    l.plan = p, l.level = INFR_ISA_V4, l.read_const = read_const;
+    int n = 0;
+    struct lm_row rows[MAX_ROWS];
+    for (int t = 0; t < e->n_rows; t++)
+        if (e->rows[t].seq == 0) rows[n++] = e->rows[t];
+    for (int from = 0; from < n; from += chunk) {
+        int count = n - from < chunk ? n - from : chunk;
+        struct ir_tensor logits;
+        for (int t = 0; t < count; t++) rows[from + t].wanted = true;
+        assert_true(lm_run(&l, rows + from, count, &logits, &arena, sink));
+        assert_int_equal(logits.dims[1], e->width);
+        for (int t = 0; t < count; t++) memcpy(out[from + t], (const float *)logits.data + t * e->width, sizeof(float) * (size_t)e->width);
+    }
+    lm_deinit(&l);
+    arena_deinit(&arena);
+}
+
+/* The bits of a row do not depend on how many rows a call has: quantised weights, a cache in f16, experts. */
+static void test_chunks(void **state)
+{
+    static const char *const models[] = {"llama-quantised", "mixtral", "qwen2moe", "deepseek2"};
+    const char *p = strbuf_get(&table);
+    static struct expected e;
+    static float whole[MAX_ROWS][MAX_WIDTH], parts[MAX_ROWS][MAX_WIDTH];
+    (void)state;
+    if (no_python) skip();
+    while (next_expected(&p, &e)) {
+        bool mine = false;
+        for (size_t i = 0; i < sizeof models / sizeof *models; i++) mine = mine || !strcmp(models[i], e.name);
+        if (!mine) continue;
+        struct diag_sink sink;
+        struct pass_options options = {0};
+        diag_init(&sink);
+        struct ir_module *m = import_tiny(e.name, DT_F16, &sink);
+        assert_true(pass_run_all(m, &options, &sink));
+        struct plan *plan = lower_module(m, &test_target, 1u << INFR_ISA_V4, &sink);
+        if (!plan) diag_print_text(&sink, stderr);
+        assert_non_null(plan);
+        run_chunks(&e, MAX_ROWS, m, plan, whole, &sink);
+        for (int chunk = 1; chunk <= 7; chunk += 6) {
+            memset(parts, 0, sizeof parts);
+            run_chunks(&e, chunk, m, plan, parts, &sink);
+            if (memcmp(whole, parts, sizeof parts)) fail_msg("%s: chunks of %d rows change the bits", e.name, chunk);
+        }
+        plan_destroy(plan);
+        ir_module_destroy(m);
+        diag_deinit(&sink);
     }
 }
 
@@ -310,7 +420,7 @@ static void test_smollm2(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_passes), cmocka_unit_test(test_text),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_passes), cmocka_unit_test(test_lowered), cmocka_unit_test(test_chunks), cmocka_unit_test(test_text),
                                        cmocka_unit_test(test_smollm2)};
     return cmocka_run_group_tests_name("arch", tests, setup, teardown);
 }
