@@ -46,6 +46,22 @@ struct lp_value *expr_matmul(struct expr_ctx *c, const struct ir_op *op, int r, 
     return lp_cast(&c->b, loop->results[0], t->dtype);
 }
 
+/* Weights that are no constant: those that are become parts (passes/quant.c). */
+struct lp_value *expr_matmul_experts(struct expr_ctx *c, const struct ir_op *op, int r, struct lp_value *const *idx)
+{
+    (void)r;
+    const struct ir_value *x = ir_operand(op, 0), *w = ir_operand(op, 1), *ids = ir_operand(op, 2);
+    int last = x->type.rank - 1;
+    struct lp_value *init = zero_as(c, sum_dtype(op)), *id = lp_cast(&c->b, expr_at(c, ids, idx), DT_I64);
+    id = expr_clamp(c, id, w->type.dims[0]);
+    struct lp_op *loop = expr_for_begin(c, LP_LOOP_VECTOR, c->zero, expr_dim(c, x->type.dims[last]), 1, 1, &init);
+    struct lp_value *k = loop->regions[0]->args[0], *xi[3] = {idx[0], idx[1], k}, *wi[3] = {id, idx[2], k};
+    xi[last] = k;
+    struct lp_value *acc = mul_add(c, loop->regions[0]->args[1], expr_at(c, x, xi), expr_at(c, w, wi));
+    expr_for_end(c, loop, &acc);
+    return lp_cast(&c->b, loop->results[0], op->results[0].type.dtype);
+}
+
 /* A window walk: nested loops over kernel taps; at the bottom, sub holds the input coordinates and inside whether they
  * lie in the image (NULL = always). */
 struct window {

@@ -418,7 +418,7 @@ static bool setup_parts(struct mm *t, int first)
     t->nibbles = ir_attr_int(op, "nibbles", 0);
     t->zero = (int)ir_attr_int(op, "zero", 0);
     t->group = t->qt->dims[2]->value * (t->nibbles ? 2 : 1);
-    t->k = xt->dims[xt->rank - 1];
+    t->k = dim_const(l->m->dims, t->qt->dims[1]->value * t->group);
     t->n = op->results[0].type.dims[t->rank - 1];
     t->matrix_panels = (t->n->value + 63) / 64;
     return true;

@@ -77,7 +77,7 @@ static enum dtype scale_dtype(const struct ir_encoding *e)
 
 static bool has_min(const struct ir_encoding *e)
 {
-    static const char *const names[] = {"q4_1", "q5_1", "q2_K", "q4_K", "q5_K", "iq1_s", "iq1_m"};
+    static const char *const names[] = {"q4_1", "q5_1", "q2_K", "q4_K", "q5_K"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (encoding_find(names[i], strlen(names[i])) == e) return true;
     return false;
