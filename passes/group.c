@@ -96,6 +96,7 @@ static bool closes(const struct cluster *c, struct ir_op *const *ops, size_t n)
 static bool grow(struct grouper *g, struct cluster *c)
 {
     if (!c->root || !c->root->uses || c->ops.n >= MAX_OPS) return false;
+    if (c->anchor && (ir_op_traits(c->anchor) & IR_T_LIB)) return false; /* works on its result while making it */
     struct ir_op *run[WINDOW], *op = c->ops.v[c->ops.n - 1]->next;
     size_t n = 0;
     for (int steps = 0; op && steps < 4 * WINDOW && n < WINDOW; op = op->next, steps++) {

@@ -157,7 +157,7 @@ static struct ir_value *point_for(struct onode *n, struct ir_value *z, struct ir
 
 /*
  * sum over k of (a - az) * (b - bz) in i32. Written as a * b - az * sum(b) - bz * sum(a) + K * az *
- * bz, so that the product itself stays one of 8-bit operands. Vectors take the plain form.
+ * bz, so that the product itself stays one of 8-bit operands.
  */
 static struct ir_value *integer_matmul(struct onode *n, struct ir_value *a, struct ir_value *az,
                                        struct ir_value *b, struct ir_value *bz)
@@ -168,10 +168,14 @@ static struct ir_value *integer_matmul(struct onode *n, struct ir_value *a, stru
                 dtype_name(b->type.dtype));
         return NULL;
     }
-    if (rank_of(a) < 2 || rank_of(b) < 2) {
-        on_fail(n, DIAG_SHAPE_MISMATCH, "%s of vectors is not supported", n->row->op);
+    if (rank_of(a) < 1 || rank_of(b) < 1) {
+        on_fail(n, DIAG_SHAPE_MISMATCH, "%s of a scalar", n->row->op);
         return NULL;
     }
+    bool va = rank_of(a) == 1, vb = rank_of(b) == 1; /* a vector gains a dim that is dropped again */
+    if (va) a = e_unsqueeze(n, a, 0);
+    if (vb) b = e_unsqueeze(n, b, 1);
+    if (!a || !b) return NULL;
     struct ir_value *y = ir_build_matmul(n->b, a, b, false, false, DT_I32);
     int ka = rank_of(a) - 1, kb = rank_of(b) - 2;
     struct ir_value *z0 = az ? e_cast(n, point_for(n, az, a, 0), DT_I32) : NULL;
@@ -181,6 +185,8 @@ static struct ir_value *integer_matmul(struct onode *n, struct ir_value *a, stru
     if (z1)
         y = e_sub(n, y, e_mul(n, z1, e_red1(n, IR_OP_REDUCE_SUM, e_cast(n, a, DT_I32), ka, true)));
     if (z0 && z1) y = e_add(n, y, e_mul(n, e_mul(n, z0, z1), e_dim(n, dim_of(a, ka), DT_I32)));
+    if (vb) y = e_squeeze(n, y, rank_of(y) - 1);
+    if (va) y = e_squeeze(n, y, rank_of(y) - (vb ? 1 : 2));
     return y;
 }
 
