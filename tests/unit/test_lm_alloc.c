@@ -5,7 +5,7 @@
  * allocator's functions are our own here, so that none is missed; sanitizers bring theirs, under
  * them the test only runs.
  */
-#include "tests/lm/fake_model.h"
+#include "tests/lm/engine_plan.h"
 #include "tests/lm/vocab.h"
 
 #include "runtime/lm/lm_generate.h"
@@ -62,21 +62,18 @@ static void test_counts(void **state)
     if (counts()) assert_int_equal(n_calls - before, 1);
 }
 
-static void test_no_allocation(void **state)
+enum { SEQS = 6 };
+
+/* Six answers with all of it over fewer pages than they take. */
+static void generate(struct lm_model *m, struct fixture *fx)
 {
-    (void)state;
-    enum { P = 8, SEQS = 6 };
-    struct fixture fx;
-    struct fake_model f;
     struct lm_generator *g;
     struct lm_request *r[SEQS];
     struct lm_generator_options o = {200, SEQS, 16, 1, false};
     struct infr_status st;
     uint32_t prompt[40];
     uint64_t events = 0;
-    vocab_begin(&fx);
-    fake_init(&f, N_VOCAB, 60, P, 0); /* fewer pages than six answers take */
-    assert_int_equal(lm_generator_create(&f.m, &fx.tok, &o, &g, &st), 0);
+    assert_int_equal(lm_generator_create(m, &fx->tok, &o, &g, &st), 0);
     const struct lm_stop_text stop = {"never like this", 15};
     const struct lm_bias bias = {V_BOS, 1};
     for (uint32_t i = 0; i < 40; i++) prompt[i] = V_WORDS + i % 20;
@@ -97,9 +94,6 @@ static void test_no_allocation(void **state)
         assert_int_equal(lm_generator_submit(g, &d, &r[i], &st), 0);
     }
     bool more = true;
-    /* the fake model's own memory grows with the number of rows: it has the most from the start */
-    f.most_rows = SEQS + 64;
-    f.logits = malloc((size_t)f.most_rows * N_VOCAB * sizeof *f.logits);
     uint64_t before = n_calls;
     while (more) assert_int_equal(lm_generator_step(g, &more, &st), 0);
     assert_int_equal(n_calls - before, 0);
@@ -110,13 +104,71 @@ static void test_no_allocation(void **state)
     assert_true(c.preemptions > 0);
     for (int i = 0; i < SEQS; i++) lm_request_destroy(r[i]);
     lm_generator_destroy(g);
+}
+
+static void test_no_allocation(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    struct fake_model f;
+    vocab_begin(&fx);
+    fake_init(&f, N_VOCAB, 60, 8, 0);
+    /* the fake model's own memory grows with the number of rows: it has the most from the start */
+    f.most_rows = SEQS + 64;
+    f.logits = malloc((size_t)f.most_rows * N_VOCAB * sizeof *f.logits);
+    generate(&f.m, &fx);
     fake_deinit(&f);
+    fixture_end(&fx);
+}
+
+/* One answer through a session. A new number of rows or tokens is a new shape, which takes memory;
+ * tokens of an answer have one shape, whatever the length of the context. */
+static void test_session(void **state)
+{
+    (void)state;
+    static struct engine_plan plan;
+    struct fixture fx;
+    struct infr_engine *e;
+    struct lm_model *m;
+    struct lm_generator *g;
+    struct lm_request *r;
+    struct lm_request_desc d;
+    struct infr_status st;
+    uint32_t prompt[40];
+    uint64_t events = 0, before;
+    bool more = true;
+    struct infr_text_header h = ep_text();
+    struct lm_generator_options o = {1000, 1, 16, 1, false};
+    struct infr_options options = {.threads = 1};
+    vocab_begin(&fx);
+    ep_init(&plan);
+    struct infr_image image = {&plan, sizeof plan, ep_table, "", 0};
+    if (infr_engine_open(&image, &options, &e, &st)) fail_msg("%s", st.note);
+    if (lm_model_open(e, &h, &m, &st)) fail_msg("%s", st.note);
+    assert_int_equal(lm_model_set_pages(m, 130, &st), 0);
+    if (lm_generator_create(m, &fx.tok, &o, &g, &st)) fail_msg("%s", st.note);
+    for (uint32_t i = 0; i < 40; i++) prompt[i] = V_WORDS + i % 20;
+    lm_request_desc_init(&d);
+    d.prompt = prompt, d.n_prompt = 40, d.max_tokens = 900, d.ignore_eos = true;
+    d.sampling.top_k = 40, d.sampling.top_p = 0.95, d.sampling.min_p = 0.05;
+    d.on_event = nothing, d.user = &events;
+    assert_int_equal(lm_generator_submit(g, &d, &r, &st), 0);
+    while (events < 2) assert_int_equal(lm_generator_step(g, &more, &st), 0);
+    before = n_calls;
+    while (more) assert_int_equal(lm_generator_step(g, &more, &st), 0);
+    assert_int_equal(n_calls - before, 0);
+    assert_int_equal(events, 900);
+    lm_request_destroy(r);
+    lm_generator_destroy(g);
+    lm_model_destroy(m);
+    infr_engine_close(e);
     fixture_end(&fx);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts),
-                                       cmocka_unit_test(test_no_allocation)};
+                                       cmocka_unit_test(test_no_allocation),
+                                       cmocka_unit_test(test_session)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kv_write, paged_attention, matmul_experts: values worked out by hand, what the verifier refuses, rope frequencies. */
+/* kv_write, paged_attention, matmul_experts: values worked out by hand, what the verifier refuses,
+ * rope frequencies. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,15 +54,19 @@ static struct ir_tensor tensor(enum dtype d, void *data, int rank, const int64_t
 }
 #define T(d, data, rank, ...) tensor(d, data, rank, (const int64_t[]){__VA_ARGS__})
 
-/* Pages of two rows; one head of one element. Row 1 goes nowhere, rows 0 and 2 into pages 2 and 0, rounded to f16. */
+/* Pages of two rows; one head of one element. Row 1 goes nowhere, rows 0 and 2 into pages 2 and 0,
+ * rounded to f16. */
 static void test_write(void **state)
 {
-    static const char text[] = "model \"m\" { sym n in [0, 9] func @main(%s: f16[3, 2, 1, 1] state, %r: f32[n, 1, 1], %at: i64[n]) -> (y: f16[3, 2, 1, 1]) {"
+    static const char text[] = "model \"m\" { sym n in [0, 9] func @main(%s: f16[3, 2, 1, 1] "
+                               "state, %r: f32[n, 1, 1], %at: i64[n]) -> (y: f16[3, 2, 1, 1]) {"
                                " %w = kv_write %s, %r, %at return %w } }";
     uint16_t cache[6] = {1, 2, 3, 4, 5, 6};
     float rows[3] = {0.5f, 7, 1.0f + 0x1p-11f}; /* the last one lies between two f16 */
     int64_t at[3] = {5, -1, 0};
-    struct ir_tensor in[3] = {T(DT_F16, cache, 4, 3, 2, 1, 1), T(DT_F32, rows, 3, 3, 1, 1), T(DT_I64, at, 1, 3)}, out;
+    struct ir_tensor in[3] = {T(DT_F16, cache, 4, 3, 2, 1, 1), T(DT_F32, rows, 3, 3, 1, 1),
+                              T(DT_I64, at, 1, 3)},
+                     out;
     (void)state;
     struct ir_module *m = parse(text);
     assert_true(ir_verify_module(m, &sink));
@@ -74,18 +79,23 @@ static void test_write(void **state)
     ir_module_destroy(m);
 }
 
-#define ATTENTION(attrs)                                                                                                                     \
-    "model \"m\" { func @main(%k: f32[2, 2, 1, 2] state, %v: f32[2, 2, 1, 2] state, %q: f32[2, 2, 2], %p: i32[2], %s: i32[2], %t: i32[2, 2]) " \
+#define ATTENTION(attrs)                                                                         \
+    "model \"m\" { func @main(%k: f32[2, 2, 1, 2] state, %v: f32[2, 2, 1, 2] state, %q: f32[2, " \
+    "2, 2], %p: i32[2], %s: i32[2], %t: i32[2, 2]) "                                             \
     "-> (y: f32[2, 2, 2]) { %y = paged_attention %q, %k, %v, %p, %s, %t " attrs " return %y } }"
 
-/* Sequence 0 lies in page 1, then 0; sequence 1 has no page. K is what makes scores 0, ln 2, ln 4 with q = (1, 0). */
+/* Sequence 0 lies in page 1, then 0; sequence 1 has no page. K is what makes scores 0, ln 2, ln 4
+ * with q = (1, 0). */
 static void check_attention(const char *text, const int32_t *positions, const double *want)
 {
     double ln2 = log(2);
-    float k[8] = {(float)(2 * ln2), 0, 9, 9, 0, 0, (float)ln2, 0}, v[8] = {10, 1, 99, 99, 1, 1, 4, 1}, q[8] = {1, 0, 0, 1, 1, 0, 1, 0};
+    float k[8] = {(float)(2 * ln2), 0, 9, 9, 0, 0, (float)ln2, 0},
+          v[8] = {10, 1, 99, 99, 1, 1, 4, 1}, q[8] = {1, 0, 0, 1, 1, 0, 1, 0};
     int32_t p[2] = {positions[0], positions[1]}, s[2] = {0, 0}, pages[4] = {1, 0, -1, -1};
-    struct ir_tensor in[6] = {T(DT_F32, k, 4, 2, 2, 1, 2), T(DT_F32, v, 4, 2, 2, 1, 2), T(DT_F32, q, 3, 2, 2, 2),
-                              T(DT_I32, p, 1, 2), T(DT_I32, s, 1, 2), T(DT_I32, pages, 2, 2, 2)}, out;
+    struct ir_tensor in[6] = {T(DT_F32, k, 4, 2, 2, 1, 2), T(DT_F32, v, 4, 2, 2, 1, 2),
+                              T(DT_F32, q, 3, 2, 2, 2),    T(DT_I32, p, 1, 2),
+                              T(DT_I32, s, 1, 2),          T(DT_I32, pages, 2, 2, 2)},
+                     out;
     struct ir_module *m = parse(text);
     assert_true(ir_verify_module(m, &sink));
     for (int n_threads = 1; n_threads < 4; n_threads++) {
@@ -103,24 +113,33 @@ static void test_attention(void **state)
 {
     static const int32_t two[2] = {2, 0}, none[2] = {2, -1};
     (void)state;
-    /* Row 0, head 0: weights 1/7, 2/7, 4/7 of 1, 4, 10; head 1: thirds. Row 1 sees position 0 alone. */
+    /* Row 0, head 0: weights 1/7, 2/7, 4/7 of 1, 4, 10; head 1: thirds. Row 1 sees position 0
+     * alone. */
     check_attention(ATTENTION("scale=1.0"), two, (const double[]){49.0 / 7, 1, 5, 1, 1, 1, 1, 1});
-    check_attention(ATTENTION("scale=1.0 window=2"), two, (const double[]){(4 + 20) / 3.0, 1, 7, 1, 1, 1, 1, 1});
-    check_attention(ATTENTION("scale=1.0 window=1"), none, (const double[]){10, 1, 10, 1, 0, 0, 0, 0});
+    check_attention(ATTENTION("scale=1.0 window=2"), two,
+                    (const double[]){(4 + 20) / 3.0, 1, 7, 1, 1, 1, 1, 1});
+    check_attention(ATTENTION("scale=1.0 window=1"), none,
+                    (const double[]){10, 1, 10, 1, 0, 0, 0, 0});
     /* scale 2: weights 1, 4, 16 */
-    check_attention(ATTENTION("scale=2.0"), two, (const double[]){(1 + 16 + 160) / 21.0, 1, 5, 1, 1, 1, 1, 1});
-    /* A small cap makes all scores nearly equal: cap * tanh(s / cap) is 0, 0.01, 0.01 here, to eight digits. */
+    check_attention(ATTENTION("scale=2.0"), two,
+                    (const double[]){(1 + 16 + 160) / 21.0, 1, 5, 1, 1, 1, 1, 1});
+    /* A small cap makes all scores nearly equal: cap * tanh(s / cap) is 0, 0.01, 0.01 here, to
+     * eight digits. */
     double e = exp(0.01), mean = (1 + 4 * e + 10 * e) / (1 + 2 * e);
-    check_attention(ATTENTION("scale=1.0 softcap=0.01"), two, (const double[]){mean, 1, 5, 1, 1, 1, 1, 1});
+    check_attention(ATTENTION("scale=1.0 softcap=0.01"), two,
+                    (const double[]){mean, 1, 5, 1, 1, 1, 1, 1});
 }
 
 static void test_experts(void **state)
 {
-    static const char text[] = "model \"m\" { func @main(%x: f32[2, 2], %w: f32[3, 2, 2], %i: i64[2, 2]) -> (y: f32[2, 2, 2]) {"
+    static const char text[] = "model \"m\" { func @main(%x: f32[2, 2], %w: f32[3, 2, 2], %i: "
+                               "i64[2, 2]) -> (y: f32[2, 2, 2]) {"
                                " %y = matmul_experts %x, %w, %i return %y } }";
     float x[4] = {1, 2, 3, 4}, w[12] = {1, 0, 0, 1, 2, 0, 0, 2, 1, 1, 1, -1};
     int64_t ids[4] = {0, 2, 1, 1};
-    struct ir_tensor in[3] = {T(DT_F32, x, 2, 2, 2), T(DT_F32, w, 3, 3, 2, 2), T(DT_I64, ids, 2, 2, 2)}, out;
+    struct ir_tensor in[3] = {T(DT_F32, x, 2, 2, 2), T(DT_F32, w, 3, 3, 2, 2),
+                              T(DT_I64, ids, 2, 2, 2)},
+                     out;
     (void)state;
     struct ir_module *m = parse(text);
     assert_true(ir_eval_func(m->funcs.v[0], in, &out, &arena, &sink));
@@ -136,25 +155,38 @@ static void test_refused(void **state)
 {
     static const char *const bad[] = {
         /* what is written to is no state, has another use, or is optional */
-        "model \"m\" { func @main(%s: f16[3, 2, 1, 1], %r: f32[1, 1, 1], %at: i64[1]) -> () { %w = kv_write %s, %r, %at return } }",
-        "model \"m\" { func @main(%s: f16[3, 2, 1, 1] state, %r: f32[1, 1, 1], %at: i64[1]) -> (y: f16[3, 2, 1, 1]) "
+        "model \"m\" { func @main(%s: f16[3, 2, 1, 1], %r: f32[1, 1, 1], %at: i64[1]) -> () { %w = "
+        "kv_write %s, %r, %at return } }",
+        "model \"m\" { func @main(%s: f16[3, 2, 1, 1] state, %r: f32[1, 1, 1], %at: i64[1]) -> (y: "
+        "f16[3, 2, 1, 1]) "
         "{ %w = kv_write %s, %r, %at %y = neg %s return %y } }",
-        "model \"m\" { const @c: f16[1, 2, 1, 1] = splat(0.0) func @main(%s: f16[1, 2, 1, 1] state optional = @c) -> () { return } }",
+        "model \"m\" { const @c: f16[1, 2, 1, 1] = splat(0.0) func @main(%s: f16[1, 2, 1, 1] state "
+        "optional = @c) -> () { return } }",
         /* shapes */
-        "model \"m\" { func @main(%s: f16[3, 2, 1, 1] state, %r: f32[1, 1, 2], %at: i64[1]) -> () { %w = kv_write %s, %r, %at return } }",
-        "model \"m\" { func @main(%s: f16[3, 2, 1, 1] state, %r: f32[1, 1, 1], %at: i64[2]) -> () { %w = kv_write %s, %r, %at return } }",
-        "model \"m\" { sym p in [1, 9] func @main(%s: f16[3, p, 1, 1] state, %r: f32[1, 1, 1], %at: i64[1]) -> () { %w = kv_write %s, %r, %at return } }",
-        "model \"m\" { func @main(%k: f32[2, 2, 2, 2], %q: f32[2, 3, 2], %p: i32[2], %t: i32[2, 2]) -> () "
+        "model \"m\" { func @main(%s: f16[3, 2, 1, 1] state, %r: f32[1, 1, 2], %at: i64[1]) -> () "
+        "{ %w = kv_write %s, %r, %at return } }",
+        "model \"m\" { func @main(%s: f16[3, 2, 1, 1] state, %r: f32[1, 1, 1], %at: i64[2]) -> () "
+        "{ %w = kv_write %s, %r, %at return } }",
+        "model \"m\" { sym p in [1, 9] func @main(%s: f16[3, p, 1, 1] state, %r: f32[1, 1, 1], "
+        "%at: i64[1]) -> () { %w = kv_write %s, %r, %at return } }",
+        "model \"m\" { func @main(%k: f32[2, 2, 2, 2], %q: f32[2, 3, 2], %p: i32[2], %t: i32[2, "
+        "2]) -> () "
         "{ %y = paged_attention %q, %k, %k, %p, %p, %t scale=1.0 return } }",
-        "model \"m\" { func @main(%k: f32[2, 2, 1, 2], %q: f32[2, 2, 2], %p: i32[2], %t: i32[2, 2]) -> () "
+        "model \"m\" { func @main(%k: f32[2, 2, 1, 2], %q: f32[2, 2, 2], %p: i32[2], %t: i32[2, "
+        "2]) -> () "
         "{ %y = paged_attention %q, %k, %k, %p, %p, %t scale=1.0 v_dim=3 return } }",
-        "model \"m\" { func @main(%k: f32[2, 2, 1, 2], %q: f32[2, 2, 2], %p: i32[2], %t: i32[2, 2]) -> () "
+        "model \"m\" { func @main(%k: f32[2, 2, 1, 2], %q: f32[2, 2, 2], %p: i32[2], %t: i32[2, "
+        "2]) -> () "
         "{ %y = paged_attention %q, %k, %k, %p, %p, %t return } }",
-        "model \"m\" { func @main(%k: f32[2, 2, 1, 2], %q: f32[2, 2, 2], %p: i64[2], %t: i32[2, 2]) -> () "
+        "model \"m\" { func @main(%k: f32[2, 2, 1, 2], %q: f32[2, 2, 2], %p: i64[2], %t: i32[2, "
+        "2]) -> () "
         "{ %y = paged_attention %q, %k, %k, %p, %p, %t scale=1.0 return } }",
-        "model \"m\" { func @main(%x: f32[2, 2], %w: f32[3, 2, 3], %i: i64[2, 2]) -> () { %y = matmul_experts %x, %w, %i return } }",
-        "model \"m\" { func @main(%x: f32[2, 2], %w: f32[3, 2, 2], %i: f32[2, 2]) -> () { %y = matmul_experts %x, %w, %i return } }",
-        "model \"m\" { func @main(%x: f32[2, 3, 2], %w: f32[3, 2, 2], %i: i64[2, 2]) -> () { %y = matmul_experts %x, %w, %i return } }",
+        "model \"m\" { func @main(%x: f32[2, 2], %w: f32[3, 2, 3], %i: i64[2, 2]) -> () { %y = "
+        "matmul_experts %x, %w, %i return } }",
+        "model \"m\" { func @main(%x: f32[2, 2], %w: f32[3, 2, 2], %i: f32[2, 2]) -> () { %y = "
+        "matmul_experts %x, %w, %i return } }",
+        "model \"m\" { func @main(%x: f32[2, 3, 2], %w: f32[3, 2, 2], %i: i64[2, 2]) -> () { %y = "
+        "matmul_experts %x, %w, %i return } }",
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -166,7 +198,8 @@ static void test_refused(void **state)
     }
 }
 
-/* Divisors of a file's rope_freqs.weight: cos and sin at position 12345 (tests/gguf/rope_freqs.txt, computed in f64). */
+/* Divisors of a file's rope_freqs.weight: cos and sin at position 12345 (tests/gguf/rope_freqs.txt,
+ * computed in f64). */
 static void test_rope_freqs(void **state)
 {
     static struct arch a;
@@ -192,7 +225,8 @@ static void test_rope_freqs(void **state)
     for (int i = 0; i < 32; i++) {
         assert_int_equal(fscanf(f, "%lf %lf", &c, &s), 2);
         double angle = position * a.freqs.inv_freq[i] * a.freqs.scale;
-        if (fabs(cos(angle) - c) > 1e-9 || fabs(sin(angle) - s) > 1e-9) fail_msg("pair %d: %.12g %.12g", i, cos(angle), sin(angle));
+        if (fabs(cos(angle) - c) > 1e-9 || fabs(sin(angle) - s) > 1e-9)
+            fail_msg("pair %d: %.12g %.12g", i, cos(angle), sin(angle));
     }
     fclose(f);
     gguf_close(a.g);
