@@ -34,7 +34,9 @@ bool eval_channels_last(struct eval_call *c, eval_fn run)
     struct eval_call plain = *c;
     plain.in = in;
     plain.out = out;
-    if (!run(&plain)) return false;
+    bool ok = run(&plain);
+    c->scratch = plain.scratch; /* the driver frees what was taken */
+    if (!ok) return false;
     for (int i = 0; i < c->n_out; i++) {
         struct eval_view v = eval_view_dense(&out[i]);
         eval_view_permute(&v, last);
