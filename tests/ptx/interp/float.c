@@ -80,6 +80,10 @@ static bool rounds_up(double n, double fraction, bool negative, enum ptx_round r
 uint32_t ptx_narrow(unsigned type, double x, enum ptx_round round, bool satfinite)
 {
     const struct format *f = format_of(type);
+    if (type == PTX_F32 && round <= PTX_ROUND_RN && !satfinite) { /* the common one: the host rounds alike */
+        float v = (float)x;
+        return isnan(v) ? f->nan : ptx_bits32(v);
+    }
     int bits = f->exponent_bits + f->mantissa_bits, bias = (1 << (f->exponent_bits - 1)) - 1;
     uint32_t sign = signbit(x) ? 1u << bits : 0, v;
     if (isnan(x)) return f->nan << f->shift;
