@@ -46,7 +46,9 @@ struct ir_module *import_model(const char *path, const struct import_options *op
     bool onnx = wire_looks_like_model(f->data, f->len), text = !onnx && looks_like_text(f->data, f->len);
     bool gguf = gguf_looks_like(f->data, f->len);
     struct ir_module *m = NULL;
-    if (text && !gguf) m = import_text(f, path, diag);
+    if (text && !gguf && options && (options->n_shapes || options->n_values))
+        diag_report(diag, DIAG_OPTION, path, "text IR states its shapes and constants itself: --shape and --const are for ONNX models");
+    else if (text && !gguf) m = import_text(f, path, diag);
     else if (!onnx && !gguf) diag_report(diag, DIAG_FORMAT_UNKNOWN, path, f->len ? "not an ONNX or GGUF model and not text IR" : "the file is empty");
     onnx_unmap_file(f);
     if (gguf) return import_gguf(path, options, diag);

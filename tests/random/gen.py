@@ -134,7 +134,7 @@ class Graph:
             for a in pair:
                 if not isinstance(a, np.ndarray) or a.size > MAX_ELEMS or a.size == 0:
                     return None
-                if a.dtype.kind == "f" and (not np.isfinite(a).all() or np.abs(a.astype(np.float64)).max() > MAX_ABS):
+                if not np.isfinite(a).all() or np.abs(a.astype(np.float64)).max() > (MAX_ABS if a.dtype.kind == "f" else 1e8):
                     return None
             if pair[0].ndim != pair[1].ndim:
                 return None

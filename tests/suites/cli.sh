@@ -1,0 +1,208 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The command lines of infc and of engines: exit codes, messages, streams, output files, equal bytes.
+
+. "$INFC_SRC/tests/lib/t.sh"
+
+tiny=$INFC_SRC/tests/cli/tiny.ir
+export XDG_CACHE_HOME="$TMP/cache"
+
+# npy SHAPE >FILE: an f32 array; its elements follow on standard input as raw bytes.
+npy() {
+    printf '\223NUMPY\001\000\166\000%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': ($1), }"
+    cat
+}
+ones() { # ones N: as raw f32
+    n=$1
+    while [ "$n" -gt 0 ]; do printf '\000\000\200\077'; n=$((n - 1)); done
+}
+
+if ! t_run setup 0 "$INFC" build "$tiny" -o tiny; then t_end; fi
+ones 4 | npy '1, 4' >one.npy
+ones 8 | npy '2, 4' >two.npy
+ones 3 | npy '1, 3' >narrow.npy
+
+# ---- infc: usage ----
+
+t_run no-command 2 "$INFC" && t_grep no-command 'usage: infc' err && t_ok no-command
+t_run unknown-command 2 "$INFC" bild "$tiny" && t_grep unknown-command "unknown command 'bild'" err && t_ok unknown-command
+t_run version 0 "$INFC" --version && t_grep version '^infc [0-9]' out && t_ok version
+t_run help 0 "$INFC" --help && t_grep help '^examples:' out && t_ok help
+help_has_examples() {
+    for c in build check inspect verify targets ops passes explain; do
+        "$INFC" $c --help >help-$c || return 1
+        grep -q '^examples:' help-$c && grep -q "infc $c" help-$c || { echo "infc $c --help has no example"; return 1; }
+    done
+    for c in run info selftest bench profile licenses; do
+        ./tiny $c --help >help-$c || return 1
+        grep -q '^examples:' help-$c || { echo "engine $c --help has no example"; return 1; }
+    done
+}
+t_check help-has-examples help_has_examples
+t_run unknown-option 2 "$INFC" build --tartget=native "$tiny" && t_grep unknown-option 'did you mean --target' err && t_ok unknown-option
+t_run missing-value 2 "$INFC" build "$tiny" --target && t_grep missing-value "needs a value" err && t_ok missing-value
+t_run two-models 2 "$INFC" build "$tiny" "$tiny" && t_ok two-models
+t_run unknown-target 2 "$INFC" build "$tiny" -o e --target=sparc && t_grep unknown-target "unknown target 'sparc'" err && t_ok unknown-target
+t_run unknown-pass 2 "$INFC" build "$tiny" -o e --stop-after=nosuch && t_grep unknown-pass "unknown pass 'nosuch'" err && t_ok unknown-pass
+t_run explain 0 "$INFC" explain E203 && t_grep explain '^E203: ' out && t_ok explain
+t_run explain-unknown 2 "$INFC" explain E999 && t_ok explain-unknown
+
+# ---- infc: bad models ----
+
+t_run missing-model 2 "$INFC" build nosuch.onnx -o e && t_grep missing-model 'nosuch.onnx: No such file' err && t_ok missing-model
+t_run folder-as-model 2 "$INFC" build . -o e && t_ok folder-as-model
+: >empty.onnx
+t_run empty-model 2 "$INFC" check empty.onnx && t_grep empty-model 'the file is empty' err && t_ok empty-model
+printf '\010\010\072\377\377\377\377\017' >cut.onnx
+t_run cut-model 2 "$INFC" check cut.onnx && t_grep cut-model 'E201' err && t_ok cut-model
+head -c 3000 /dev/urandom >noise.onnx
+t_run noise 2 "$INFC" check noise.onnx && t_ok noise
+sed 's/matmul/matmull/' "$tiny" >typo.ir
+t_run ir-syntax 2 "$INFC" build typo.ir -o e && t_grep ir-syntax 'E401.*typo.ir:[0-9]*:[0-9]*' err && t_ok ir-syntax
+t_run const-needs-file 2 "$INFC" build "$tiny" --const x && t_grep const-needs-file 'expected NAME=FILE' err && t_ok const-needs-file
+t_run const-needs-onnx 2 "$INFC" build "$tiny" -o e --const x=one.npy && t_grep const-needs-onnx 'text IR' err && t_ok const-needs-onnx
+json_errors() {
+    "$INFC" check cut.onnx --json >problems.json
+    [ $? = 2 ] || return 1
+    ${INFC_PYTHON:-python3} -c 'import json; p = json.load(open("problems.json")); assert p[0]["code"] == "E201", p'
+}
+if ${INFC_PYTHON:-python3} -c '' 2>/dev/null; then t_check json-errors json_errors; else t_skip json-errors 'no python'; fi
+
+# ---- infc: output files ----
+
+t_run no-output-folder 3 "$INFC" build "$tiny" -o nosuch/folder/e && t_grep no-output-folder 'nosuch/folder/e' err && t_ok no-output-folder
+mkdir folder
+t_run output-is-a-folder 3 "$INFC" build "$tiny" -o folder && t_ok output-is-a-folder
+
+# A build that fails half way leaves the engine that was there.
+old_engine_stays() {
+    cp tiny before
+    cp tiny engine
+    ( ulimit -f 300; exec "$INFC" build "$tiny" --target=x86-64-v2 -o engine ) >out 2>err
+    [ $? != 0 ] || { echo 'the build did not fail'; return 1; }
+    cmp before engine && [ "$(ls | grep -c '^engine')" = 1 ]
+}
+t_check old-engine-stays old_engine_stays
+no_space() {
+    cp tiny small/engine && cp tiny before || return 1
+    "$INFC" build "$tiny" --target=x86-64-v2 -o small/engine >out 2>err
+    [ $? = 3 ] && cmp before small/engine && [ "$(ls small)" = engine ]
+}
+mkdir small
+if mount -t tmpfs -o size=1200k none small 2>/dev/null; then
+    t_check no-space no_space
+    umount small
+else
+    t_skip no-space 'cannot mount a small file system'
+fi
+
+# ---- engines: usage and messages ----
+
+t_run engine-no-command 2 ./tiny && t_ok engine-no-command
+t_run engine-unknown-command 2 ./tiny walk && t_grep engine-unknown-command "no command 'walk'" err && t_ok engine-unknown-command
+t_run engine-unknown-option 2 ./tiny run --imput x=one.npy && t_ok engine-unknown-option
+t_run right-answer 0 ./tiny run --input x=one.npy --print && t_grep right-answer '22.5, 0, 31' out && t_ok right-answer
+t_run two-rows 0 ./tiny run --input x=two.npy --print && t_grep two-rows 'f32\[2,3\]' out && t_ok two-rows
+t_run bare-file 0 ./tiny run one.npy --print && t_grep bare-file '22.5, 0, 31' out && t_ok bare-file
+t_run missing-input 2 ./tiny run && t_grep missing-input "'*x'*" err && t_ok missing-input
+t_run wrong-dim 2 ./tiny run --input x=narrow.npy && t_grep wrong-dim "'x'.*dim 1 is 3; expected 4" err && t_ok wrong-dim
+sed 's/<f4/<i4/' one.npy >int.npy
+t_run wrong-type 2 ./tiny run --input x=int.npy && t_grep wrong-type "x.*i32.*f32\|x.*f32.*i32" err && t_ok wrong-type
+t_run unknown-input 2 ./tiny run --input z=one.npy && t_grep unknown-input 'no input of that name' err && t_ok unknown-input
+t_run unknown-kind 2 ./tiny run --input x=one.txt && t_grep unknown-kind '.npy, .npz, .pb and .bin' err && t_ok unknown-kind
+t_run missing-file 2 ./tiny run --input x=nosuch.npy && t_grep missing-file 'nosuch.npy' err && t_ok missing-file
+head -c 100 one.npy >cut.npy
+t_run cut-file 2 ./tiny run --input x=cut.npy && t_grep cut-file 'cut.npy' err && t_ok cut-file
+t_run unwritable-output 3 ./tiny run --input x=one.npy --output y=nosuch/y.npy && t_grep unwritable-output 'nosuch/y.npy' err && t_ok unwritable-output
+if [ -c /dev/full ]; then
+    full_output() { ./tiny run --input x=one.npy --print >/dev/full; [ $? = 3 ]; }
+    t_check full-output full_output
+fi
+t_run isa-unknown 2 ./tiny run --isa=v9 --input x=one.npy && t_ok isa-unknown
+
+streams() {
+    ./tiny run --input x=- --output y=- <one.npy >y.npy || return 1
+    ./tiny run --input x=one.npy --output y=z.npy || return 1
+    cmp y.npy z.npy
+}
+t_check streams streams
+
+every_kind() {
+    tail -c 16 one.npy >one.bin
+    ./tiny run --input x=one.bin --output y=y.bin && ./tiny run --input x=one.npy --output y=y.pb &&
+        ./tiny run --input x=one.npy --output y=y.npz && [ -s y.pb ] && [ -s y.npz ] || return 1
+    tail -c 12 z.npy | cmp - y.bin
+}
+t_check every-kind every_kind
+
+levels_and_threads_agree() {
+    for v in $(./tiny info | sed -n 's/^this CPU  *//p'); do
+        case " $(./tiny info | sed -n 's/^levels  *//p') " in *" $v "*) ;; *) continue ;; esac
+        for t in 1 2 3; do
+            ./tiny run --isa=$v --threads=$t --input x=two.npy --output y=y-$v-$t.bin || return 1
+            cmp y-$v-$t.bin y-v2-1.bin || return 1
+        done
+    done
+}
+t_check levels-and-threads-agree levels_and_threads_agree
+
+t_run selftest 0 ./tiny selftest && t_grep selftest '^selftest passed' out && t_ok selftest
+t_run bench 0 ./tiny bench --seconds=0.05 && t_grep bench '^p50' out && t_ok bench
+t_run profile 0 ./tiny profile && t_grep profile 'matmul' out && t_ok profile
+t_run licenses 0 ./tiny licenses && t_grep licenses 'Apache License' out && t_ok licenses
+info_json() { ./tiny info --json | ${INFC_PYTHON:-python3} -c 'import json, sys; json.load(sys.stdin)'; }
+if ${INFC_PYTHON:-python3} -c '' 2>/dev/null; then t_check info-json info_json; fi
+
+# ---- verify ----
+
+t_run verify 0 "$INFC" verify "$tiny" ./tiny && t_ok verify
+sed 's/\[0.5, -100, 1\]/[0.5, 100, 1]/' "$tiny" >other.ir
+t_run verify-fails 4 "$INFC" verify other.ir ./tiny && t_ok verify-fails
+t_run verify-input 0 "$INFC" verify "$tiny" ./tiny --input=x=two.npy && t_ok verify-input
+
+# ---- text IR on the way ----
+
+phases() {
+    "$INFC" build "$tiny" --stop-after=import -o half.ir && "$INFC" build half.ir -o half && cmp half tiny || return 1
+    "$INFC" build "$tiny" --stop-after=cse -o cse.ir && "$INFC" build cse.ir --start-at=dce -o third && ./third run one.npy --print | grep -q '22.5, 0, 31'
+}
+t_check phases phases
+
+# ---- the engine file ----
+
+t_check no-dynamic-section sh -c '! readelf -d tiny | grep -q NEEDED'
+stripped() { cp tiny stripped && strip stripped && ./stripped run one.npy --print | grep -q '22.5, 0, 31' && ./stripped selftest; }
+t_check strip stripped
+no_evaluator() {
+    nm tiny | sed -n 's/.* [tT] //p' | sort -u >names
+    for l in "$INFC_BIN"/obj/libir.a "$INFC_BUILD"/obj/libir.a; do
+        if [ -f "$l" ]; then nm "$l" 2>/dev/null; fi
+    done | sed -n 's/.* T \(.*eval.*\)/\1/p' | sort -u >eval-names
+    [ "$(wc -l <eval-names)" -gt 10 ] && ! comm -12 names eval-names | grep .
+}
+t_check no-evaluator no_evaluator
+in_chroot() {
+    rm -rf root && mkdir root && cp tiny one.npy root/ && chroot root /tiny run /one.npy --print | grep -q '22.5, 0, 31' &&
+        chroot root /tiny selftest
+}
+if [ "$(id -u)" = 0 ]; then t_check empty-chroot in_chroot; else t_skip empty-chroot 'needs root'; fi
+size=$(wc -c <tiny)
+if [ "$size" -le 1500000 ]; then t_ok "engine-size: $size bytes, 3 levels"; else t_fail engine-size "$size bytes"; fi
+
+# ---- the same bytes ----
+
+# equal_bytes MODEL: two folders, job counts, locales, umasks, time zones, a cold and a warm cache, fewer CPU features
+equal_bytes() {
+    rm -rf a b cache2
+    mkdir -p a b/c
+    cp "$1" a/model.ir && cp "$1" b/c/model.ir
+    (cd a && umask 077 && TZ=Asia/Tokyo LC_ALL=C "$INFC" build model.ir -j1 -o e --no-cache) &&
+        (cd b/c && umask 000 && TZ=America/Lima LC_ALL=C.UTF-8 XDG_CACHE_HOME=$TMP/cache2 "$INFC" build model.ir -j3 -o e) &&
+        cmp a/e b/c/e || return 1
+    (cd a && XDG_CACHE_HOME=$TMP/cache2 GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA "$INFC" build model.ir -o f) && cmp a/e a/f
+}
+t_check equal-bytes equal_bytes "$tiny"
+if magika=$("$INFC_SRC/models/fetch" --offline magika 2>/dev/null); then t_check equal-bytes-magika equal_bytes "$magika"
+else t_skip equal-bytes-magika 'not in the cache (models/fetch magika)'; fi
+
+t_end
