@@ -281,7 +281,7 @@ static void outline(struct grouper *g, struct cluster *c)
 static struct ir_op *writer_in(const struct ir_value *v, const struct ir_block *b)
 {
     while (v->def && v->def->code == IR_OP_RESHAPE && v->def->block == b) v = ir_operand(v->def, 0);
-    return v->def && v->def->block == b && v->def->code == IR_OP_GROUP ? v->def : NULL;
+    return v->def && v->def->block == b && (v->def->code == IR_OP_GROUP || v->def->code == IR_OP_IF) ? v->def : NULL;
 }
 
 static const struct ir_value *root_of(const struct ir_value *v)
