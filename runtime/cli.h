@@ -83,6 +83,11 @@ void cli_list_inputs(FILE *f, const struct infr_engine *e);
 /* "f32[batch, 8]" */
 void cli_io_text(const struct infr_io_info *io, char *out, size_t out_bytes);
 
+/* From here on the session's runs are measured. */
+int cli_profile_start(struct infr_session *s, struct infr_status *st);
+/* Prints where the time of these runs went, by the shape of the last one. */
+int cli_profile_report(struct infr_session *s, long runs, bool json);
+
 /* ---- JSON on standard output ---- */
 
 /* Opens and closes with brackets; json_key writes commas where needed. */

@@ -16,8 +16,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* From here on the session's runs are measured. */
-static int start_profile(struct infr_session *s, struct infr_status *st)
+int cli_profile_start(struct infr_session *s, struct infr_status *st)
 {
     struct rt_profile *p = calloc(1, sizeof *p);
     size_t n = (size_t)s->e->n_launches + 1;
@@ -49,7 +48,7 @@ static int measure(struct cli *c, struct cli_engine *x, long *runs)
     struct infr_status st;
     int code = 0;
     for (int i = 0; !code && i < WARM_UP_RUNS; i++) code = one_run(x);
-    if (!code && start_profile(x->s, &st)) return cli_error(&st);
+    if (!code && cli_profile_start(x->s, &st)) return cli_error(&st);
     double start = now();
     for (*runs = 0; !code && *runs < MAX_RUNS; ++*runs) {
         if (c->repeat_given ? *runs == c->repeat : *runs && now() - start > c->seconds) break;
@@ -115,7 +114,7 @@ static void json_row(struct json *j, const struct cli_engine *x, const struct ro
     json_close(j, '}');
 }
 
-static void report(struct cli *c, struct cli_engine *x, struct row *rows, long runs)
+static void report(const struct cli_engine *x, struct row *rows, long runs, bool json)
 {
     const struct rt_profile *p = x->s->profile;
     const struct rt_shape *shape = last_shape(x->s);
@@ -127,7 +126,7 @@ static void report(struct cli *c, struct cli_engine *x, struct row *rows, long r
     }
     qsort(rows, x->e->n_launches, sizeof *rows, by_time);
     double run_us = 1e-3 * (double)p->total_ns / (double)runs;
-    if (c->json) {
+    if (json) {
         json_open(&j, NULL, '{');
         json_string(&j, "model", rt_text(x->e, x->e->h.model_name));
         json_string(&j, "level", infr_engine_isa(x->e));
@@ -151,15 +150,25 @@ static void report(struct cli *c, struct cli_engine *x, struct row *rows, long r
         uint32_t calls = p->calls[rows[i].launch];
         double us = calls ? 1e-3 * (double)rows[i].ns / calls : 0,
                flops = work_of(x, shape, l->flops), bytes = work_of(x, shape, l->bytes);
-        if (c->json) json_row(&j, x, &rows[i], sum, us, flops, bytes);
+        if (json) json_row(&j, x, &rows[i], sum, us, flops, bytes);
         else if (calls)
             print_row(x, &rows[i], sum, us, us > 0 ? flops / us / 1e3 : -1,
                       us > 0 ? bytes / us / 1e3 : -1);
     }
-    if (!c->json) return;
+    if (!json) return;
     json_close(&j, ']');
     json_close(&j, '}');
     putchar('\n');
+}
+
+int cli_profile_report(struct infr_session *s, long runs, bool json)
+{
+    struct cli_engine x = {.e = s->e, .s = s};
+    struct row *rows = calloc((size_t)x.e->n_launches + 1, sizeof *rows);
+    if (!rows) return INFR_ENVIRONMENT;
+    report(&x, rows, runs, json);
+    free(rows);
+    return INFR_OK;
 }
 
 int cmd_profile(struct cli *c)
@@ -170,11 +179,7 @@ int cmd_profile(struct cli *c)
     if (code) return code;
     code = cli_load_inputs(c, &x, true);
     if (!code) code = measure(c, &x, &runs);
-    if (!code) {
-        struct row *rows = calloc((size_t)x.e->n_launches + 1, sizeof *rows);
-        if (rows) report(c, &x, rows, runs);
-        free(rows);
-    }
+    if (!code) code = cli_profile_report(x.s, runs, c->json);
     cli_close(&x);
     return code;
 }

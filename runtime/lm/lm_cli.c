@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ANY \
-    (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_TOKENIZE | LM_DETOKENIZE | LM_EMBED | LM_BENCH)
+#define SPEED (LM_BENCH | LM_PROFILE)
+#define ANY (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_TOKENIZE | LM_DETOKENIZE | LM_EMBED | SPEED)
 #define SAMPLES (LM_GENERATE | LM_CHAT)
-#define RUNS (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_EMBED | LM_BENCH)
+#define RUNS (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_EMBED | SPEED)
 #define READS (LM_GENERATE | LM_PERPLEXITY | LM_TOKENIZE | LM_EMBED)
 
 enum kind { FLAG, INT, REAL, TEXT, LIST, BYTES, SEED, THREADS, ISA, ON_FULL, MIROSTAT, HELP };
@@ -29,7 +29,7 @@ static const struct option_row {
     {"--prompt", "TEXT", TEXT, READS | LM_CHAT, AT(prompt), 0, 0, 0, "the text; also -p"},
     {"--file", "FILE", TEXT, READS, AT(file), 0, 0, 0,
      "read the text from a file; - is standard input; also -f"},
-    {"--predict", "N", INT, SAMPLES | LM_BENCH, AT(predict), 0, 1 << 30, NOTE(predict),
+    {"--predict", "N", INT, SAMPLES | SPEED, AT(predict), 0, 1 << 30, NOTE(predict),
      "tokens to generate at most; also -n [until the model ends]"},
     {"--system", "TEXT", TEXT, LM_CHAT, AT(system), 0, 0, 0, "system message"},
     {"--template", "NAME", TEXT, LM_CHAT, AT(template_name), 0, 0, 0,
@@ -98,8 +98,8 @@ static const struct option_row {
     {"--no-bos", NULL, FLAG, READS & ~(unsigned)LM_EMBED, AT(no_bos), 0, 0, 0,
      "no token for the beginning"},
     {"--no-eos", NULL, FLAG, LM_TOKENIZE, AT(no_eos), 0, 0, 0, "no token for the end"},
-    {"--batch", "N", INT, LM_BENCH, AT(batch), 1, 1024, 0, "answers at a time [1]"},
-    {"--prompt-tokens", "N", INT, LM_BENCH, AT(bench_prompt), 1, 1 << 24, 0,
+    {"--batch", "N", INT, SPEED, AT(batch), 1, 1024, 0, "answers at a time [1]"},
+    {"--prompt-tokens", "N", INT, SPEED, AT(bench_prompt), 1, 1 << 24, 0,
      "length of the prompt [512]"},
     {"--repeat", "N", INT, LM_BENCH, AT(repeat), 1, 1000, 0,
      "runs, of which the median counts [3]"},

@@ -37,6 +37,7 @@ enum lm_command_bit {
     LM_DETOKENIZE = 16,
     LM_EMBED = 32,
     LM_BENCH = 64,
+    LM_PROFILE = 128,
 };
 
 struct lm_command {
@@ -53,6 +54,7 @@ int lm_cmd_tokenize(struct lm_cli *c);
 int lm_cmd_detokenize(struct lm_cli *c);
 int lm_cmd_embed(struct lm_cli *c);
 int lm_cmd_bench(struct lm_cli *c);
+int lm_cmd_profile(struct lm_cli *c);
 
 /* Parses and runs. */
 int lm_cli_run(const struct lm_command *cmd, int argc, char **argv);

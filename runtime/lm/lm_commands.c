@@ -36,6 +36,10 @@ static const struct lm_command commands[] = {
      "Measures prompt tokens a second, generated tokens a second, and the time to the first token\n"
      "of a prompt of made-up tokens. Shared pages are off.",
      "bench\nbench --prompt-tokens 1024 -n 128 --batch 8 --json"},
+    {"profile", "time of each kernel launch", LM_PROFILE, lm_cmd_profile,
+     "Writes -n tokens with a clock around each launch, or with -n 0 reads the prompt. The extra\n"
+     "barriers make the sum larger than a step takes.",
+     "profile\nprofile -n 0 --prompt-tokens 512 --json"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -50,7 +54,7 @@ static const struct cli_extra_command rows[] = {
     {"generate", "continue a text", run},       {"chat", "a conversation", run},
     {"embed", "texts to vectors", run},         {"perplexity", "how well a text is predicted", run},
     {"tokenize", "text to tokens", run},        {"detokenize", "tokens to text", run},
-    {"bench", "measure speed of a model", run},
+    {"bench", "measure speed of a model", run}, {"profile", "time of each kernel launch", run},
 };
 _Static_assert(sizeof rows / sizeof *rows == N_COMMANDS, "one row a command");
 

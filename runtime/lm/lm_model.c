@@ -34,7 +34,6 @@ struct engine_model {
     uint32_t logits, embeddings; /* number of the output, or INFR_NONE */
     uint32_t least_rows;         /* of logit_rows: 0 or 1 */
     int32_t zero;
-    int32_t *all_rows; /* without logit_rows every row has logits */
 };
 
 static void destroy(struct lm_model *m)
@@ -53,6 +52,8 @@ void lm_model_destroy(struct lm_model *m)
 {
     if (m && m->destroy) m->destroy(m);
 }
+
+struct infr_session *lm_model_session(struct lm_model *m) { return ((struct engine_model *)m)->s; }
 
 /* ---- opening ---- */
 

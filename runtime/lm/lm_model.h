@@ -18,7 +18,7 @@ struct lm_model {
     uint32_t vocab;          /* columns of the logits; 0: none */
     uint32_t embedding_dims; /* 0: none */
     uint32_t page_tokens;    /* 0: no KV cache; a prompt is fed whole */
-    uint32_t n_pages; /* of the KV cache; set by lm_model_open's caller through the options */
+    uint32_t n_pages;        /* of the KV cache: see lm_model_set_pages */
     uint32_t window, ctx_train;
     uint64_t page_bytes; /* of the KV cache, all layers */
     bool causal;
@@ -38,6 +38,8 @@ struct infr_engine;
 int lm_model_open(struct infr_engine *e, const struct infr_text_header *text, struct lm_model **out,
                   struct infr_status *st);
 int lm_model_set_pages(struct lm_model *m, uint32_t n_pages, struct infr_status *st);
+/* The session behind a model of lm_model_open. */
+struct infr_session *lm_model_session(struct lm_model *m);
 void lm_model_destroy(struct lm_model *m);
 
 #endif

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a tiny language model that can chat and a tiny encoder, both random, with tokenizers: for the suite `lm`.
+
+usage: make_model.py FOLDER      FOLDER/chat.gguf, FOLDER/encoder.gguf
+
+The text is nonsense; what the suite looks at is that commands, options and caches do what they say.
+"""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "gguf"))
+import make_tiny as tiny  # noqa: E402
+
+TEMPLATE = ("{% for m in messages %}{% if m.role not in ['system', 'user', 'assistant'] %}{{ raise_exception('who?') }}{% endif %}"
+            "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
+
+
+def add_tokenizer(m):
+    """SentencePiece: control tokens, bytes, letters, a few words."""
+    words = ["\u2581" + w for w in ("the", "a", "of", "and", "to", "in", "robot", "city", "is", "was")]
+    letters = ["\u2581"] + [chr(c) for c in range(33, 127)] + ["\n"] + list("äöüéñ€中😀")
+    tokens = [("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL), ("<|im_start|>", CONTROL), ("<|im_end|>", CONTROL)]
+    tokens += [(f"<0x{b:02X}>", BYTE) for b in range(256)] + [(w, NORMAL) for w in letters + words]
+    # every prefix of a word, so that merging reaches it
+    known = {t for t, _ in tokens}
+    for w in words:
+        for n in range(2, len(w)):
+            if w[:n] not in known:
+                known.add(w[:n])
+                tokens.append((w[:n], NORMAL))
+    m.kvs += [("tokenizer.ggml.model", tiny.STR, "llama"), ("tokenizer.ggml.tokens", tiny.ARR, (tiny.STR, [t for t, _ in tokens])),
+              ("tokenizer.ggml.scores", tiny.ARR, (tiny.F32, [float(len(t)) if k == NORMAL else -100.0 for t, k in tokens])),
+              ("tokenizer.ggml.token_type", tiny.ARR, (tiny.I32, [k for _, k in tokens])),
+              ("tokenizer.ggml.bos_token_id", tiny.U32, 1), ("tokenizer.ggml.eos_token_id", tiny.U32, 2),
+              ("tokenizer.ggml.unknown_token_id", tiny.U32, 0), ("tokenizer.ggml.add_bos_token", tiny.BOOL, True),
+              ("tokenizer.ggml.add_space_prefix", tiny.BOOL, False), ("tokenizer.chat_template", tiny.STR, TEMPLATE),
+              ("general.sampling.temp", tiny.F32, 0.5), ("general.sampling.top_k", tiny.I32, 30)]
+    return len(tokens)
+
+
+def add_wordpiece(m):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"] + ["\u2581" + chr(c) for c in range(97, 123)] + [chr(c) for c in range(97, 123)]
+    pieces += ["\u2581robot", "\u2581city"]
+    m.kvs += [("tokenizer.ggml.model", tiny.STR, "bert"), ("tokenizer.ggml.tokens", tiny.ARR, (tiny.STR, pieces)),
+              ("tokenizer.ggml.token_type", tiny.ARR, (tiny.I32, [CONTROL] * 4 + [NORMAL] * (len(pieces) - 4))),
+              ("tokenizer.ggml.bos_token_id", tiny.U32, 2), ("tokenizer.ggml.cls_token_id", tiny.U32, 2),
+              ("tokenizer.ggml.eos_token_id", tiny.U32, 3), ("tokenizer.ggml.seperator_token_id", tiny.U32, 3),
+              ("tokenizer.ggml.unknown_token_id", tiny.U32, 1), ("tokenizer.ggml.padding_token_id", tiny.U32, 0)]
+    return len(pieces)
+
+
+def main(folder):
+    tiny.CONTEXT = 512
+    counter = tiny.Model("count", "llama")
+    tiny.VOCAB = add_tokenizer(counter)
+    chat = tiny.llama_like("chat", tied=True)
+    add_tokenizer(chat)
+    tiny.VOCAB = add_wordpiece(tiny.Model("count", "bert"))
+    encoder = tiny.MODELS["bert"]()
+    add_wordpiece(encoder)
+    for name, m in (("chat", chat), ("encoder", encoder)):
+        pathlib.Path(folder, name + ".gguf").write_bytes(m.bytes())
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])
