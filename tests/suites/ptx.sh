@@ -21,6 +21,29 @@ if ! ${INFC_CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O1 $sanitize $INFC_INCLU
     cat out
     exit 1
 fi
+# The fake driver, by a client written with NVIDIA's cuda.h; failures are injected by the environment.
+# shellcheck disable=SC2086
+if ${INFC_CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O1 -fPIC -shared $INFC_INCLUDES -Wl,-soname,libcuda.so.1 -o libcuda.so.1 \
+    "$INFC_SRC"/tests/ptx/fakecuda/*.c "$INFC_SRC"/tests/ptx/interp/*.c -lm -lpthread >out 2>&1 &&
+    ${INFC_CC:-cc} -std=gnu11 -O1 -I"$cuda" -o client "$INFC_SRC/tests/ptx/client/client.c" -ldl >>out 2>&1; then
+    driver_case() { # driver_case NAME SETTING EXPECTED
+        if ! t_want "$1"; then return; fi
+        got=$(env "$2" LD_LIBRARY_PATH=. ./client 2>err | tail -n 1)
+        if [ "$got" = "$3" ]; then t_ok "$1"; else t_fail "$1" "'$got', expected '$3'"; sed 's/^/| /' err; fi
+    }
+    driver_case driver-run INFC_FAKE_CC=90 'result 0'
+    driver_case driver-sm86 INFC_FAKE_CC=86 'result 0'
+    driver_case driver-no-device INFC_FAKE_FAIL=nodevice 'result 100 of cuInit'
+    driver_case driver-wrong-architecture INFC_FAKE_CC=75 'result 209 of cuModuleLoadData'
+    driver_case driver-no-memory INFC_FAKE_MEM=1024 'result 2 of cuMemAlloc_v2'
+    driver_case driver-memory-injected INFC_FAKE_FAIL=memory@1 'result 2 of cuMemAlloc_v2'
+    driver_case driver-launch-fails INFC_FAKE_FAIL=launch@2 'result 719 of cuMemcpyDtoHAsync_v2'
+    driver_case driver-lost INFC_FAKE_FAIL=lost@1 'result 46 of cuStreamSynchronize'
+else
+    t_fail driver 'the fake driver or its client does not build'
+    cat out
+fi
+
 # A folder with cute/ in it: given, or of the wheel nvidia-cutlass in the test environment.
 if [ -z "${INFC_CUTLASS-}" ]; then
     for d in "${INFC_VENV-}"/lib/python3*/site-packages/cutlass_library/source/include; do
