@@ -6,7 +6,7 @@
 # anything else fails, an unexpected pass too. By default for level v3 (with sanitizers the quarter of the tests that a
 # hash of their names selects); NODE_SUITE=full: on every level of the machine.
 #
-# After a change that is right: `tests/suites/node.sh --write` rewrites the list (from the source folder, with INFC_BUILD
+# NODE_ONLY='test_resize*' runs some of them. After a change that is right: `tests/suites/node.sh --write` rewrites the list (from the source folder, with INFC_BUILD
 # set; look at the difference).
 
 if [ "${1-}" = --write ]; then
@@ -47,7 +47,7 @@ if [ "${1-}" = --write ]; then write=--write=$INFC_SRC/tests/conformance/node_ex
 
 # A private cache of kernels: the tests share many, and the user's is left alone.
 XDG_CACHE_HOME=$TMP/cache ./engine_suite --infc="$INFC" --expected="$INFC_SRC/tests/conformance/node_expected.txt" \
-    --levels=$levels --stride=$stride --jobs="${JOBS:-2}" $write "$suite" >lines
+    --levels=$levels --stride=$stride --jobs="${JOBS:-2}" ${NODE_ONLY:+"--only=$NODE_ONLY"} $write "$suite" >lines
 cat lines
 if grep -q '^not ok ' lines; then t_failures=1; fi
 t_end
