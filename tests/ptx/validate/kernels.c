@@ -281,39 +281,49 @@ static const char *math(struct ptx_machine *m, struct ptx_module *mod, const cha
 
 static const char *softmax(struct ptx_machine *m, struct ptx_module *mod, const char *kernel)
 {
-    (void)kernel;
-    enum { ROWS = 3, COLS = 301 };
-    struct run r = open_run(m, mod, "softmax");
-    float *x = in(&r, ROWS * COLS * 4), *y = in(&r, ROWS * COLS * 4);
-    for (int i = 0; i < ROWS * COLS; i++) x[i] = (float)(random_unit(&r) * 6);
-    int_param(&r, COLS);
-    const char *problem = go(&r, 1, (struct ptx_dim){ROWS, 1, 1}, 128, 0);
-    for (int i = 0; i < ROWS && !problem; i++) {
-        double sum = 0;
-        for (int j = 0; j < COLS; j++) sum += exp((double)x[i * COLS + j]);
-        for (int j = 0; j < COLS && !problem; j++) {
-            double want = exp((double)x[i * COLS + j]) / sum, got = (double)y[i * COLS + j];
-            if (!(fabs(got - want) <= 2e-6 * want)) problem = wrong("element", (size_t)(i * COLS + j), got, want);
+    /* Tails, one element, and rows long enough for every unrolled loop, with its remainder. */
+    static const int widths[] = {1, 301, 1024, 1161};
+    const char *problem = NULL;
+    for (int s = 0; s < 4 && !problem; s++) {
+        int rows = 2, cols = widths[s];
+        struct run r = open_run(m, mod, kernel);
+        float *x = in(&r, (size_t)rows * (size_t)cols * 4), *y = in(&r, (size_t)rows * (size_t)cols * 4);
+        /* Far from zero, so that the maximum matters. */
+        for (int i = 0; i < rows * cols; i++) x[i] = (float)(random_unit(&r) * 6 + (i < cols ? 300 : -300));
+        int_param(&r, cols);
+        problem = go(&r, 1, (struct ptx_dim){(unsigned)rows, 1, 1}, 128, 0);
+        for (int i = 0; i < rows && !problem; i++) {
+            double sum = 0, shift = i ? -300 : 300;
+            for (int j = 0; j < cols; j++) sum += exp((double)x[i * cols + j] - shift);
+            for (int j = 0; j < cols && !problem; j++) {
+                double want = exp((double)x[i * cols + j] - shift) / sum, got = (double)y[i * cols + j];
+                if (!(fabs(got - want) <= 2e-6 * want)) problem = wrong("element", (size_t)(i * cols + j), got, want);
+            }
         }
+        problem = close_run(&r, problem);
     }
-    return close_run(&r, problem);
+    return problem;
 }
 
 static const char *pipeline(struct ptx_machine *m, struct ptx_module *mod, const char *kernel)
 {
-    (void)kernel;
-    enum { ROWS = 7 };
-    struct run r = open_run(m, mod, "pipeline");
-    float *x = in(&r, ROWS * 1024), *y = in(&r, 1024);
-    for (int i = 0; i < ROWS * 256; i++) x[i] = (float)floor(random_unit(&r) * 100);
-    int_param(&r, ROWS);
-    const char *problem = go(&r, 1, (struct ptx_dim){1, 1, 1}, 64, 0);
-    for (int i = 0; i < 256 && !problem; i++) {
-        double want = 0;
-        for (int j = 0; j < ROWS; j++) want += (double)x[j * 256 + (63 - i / 4) * 4 + i % 4];
-        if ((double)y[i] != want) problem = wrong("sum", (size_t)i, (double)y[i], want);
+    static const int lengths[] = {1, 2, 7, 12};
+    const char *problem = NULL;
+    for (int s = 0; s < 4 && !problem; s++) {
+        int rows = lengths[s];
+        struct run r = open_run(m, mod, kernel);
+        float *x = in(&r, (size_t)rows * 1024), *y = in(&r, 1024);
+        for (int i = 0; i < rows * 256; i++) x[i] = (float)floor(random_unit(&r) * 100);
+        int_param(&r, rows);
+        problem = go(&r, 1, (struct ptx_dim){1, 1, 1}, 64, 0);
+        for (int i = 0; i < 256 && !problem; i++) {
+            double want = 0;
+            for (int j = 0; j < rows; j++) want += (double)x[j * 256 + (63 - i / 4) * 4 + i % 4];
+            if ((double)y[i] != want) problem = wrong("sum", (size_t)i, (double)y[i], want);
+        }
+        problem = close_run(&r, problem);
     }
-    return close_run(&r, problem);
+    return problem;
 }
 
 static const char *handover(struct ptx_machine *m, struct ptx_module *mod, const char *kernel)
