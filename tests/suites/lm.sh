@@ -194,6 +194,16 @@ helps() {
 }
 t_check helps helps
 
+selftests() {
+    for e in chat encoder; do
+        ./$e selftest >out4 && grep -q '^ok .*golden 0' out4 || return 1
+    done
+    # without golden vectors levels are compared with each other
+    "$INFC" build --no-golden chat.gguf -o plain && ./plain selftest >out4 && grep -q '^ok .* against v2' out4 &&
+        grep -q 'selftest passed' out4
+}
+t_check selftests selftests
+
 # Ctrl-C ends the answer, not the program; on a terminal made by Python.
 if "$python" -c 'import pty' 2>/dev/null; then
     t_check terminal "$python" "$INFC_SRC/tests/lm/terminal.py" ./chat
