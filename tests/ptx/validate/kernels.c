@@ -16,7 +16,7 @@ struct run {
     uint64_t device[MAX_BUFFERS];
     size_t bytes[MAX_BUFFERS];
     int n_buffers, n_params;
-    union { uint64_t u; int i; struct ptx_tensor_map map; } param[MAX_PARAMS];
+    union { uint64_t u; int i; struct ptx_tensor_map map; char bytes[128]; } param[MAX_PARAMS];
     const void *params[MAX_PARAMS];
     const char *problem;
     uint32_t random;
@@ -398,6 +398,36 @@ static const char *gemm_mma(struct ptx_machine *m, struct ptx_module *mod, const
     return problem;
 }
 
+static void map_param(struct run *r, int buffer_index, int rows, int cols, unsigned swizzle)
+{
+    struct ptx_tensor_map *t = &r->param[r->n_params++].map;
+    *t = (struct ptx_tensor_map){.magic = PTX_TENSOR_MAP_MAGIC, .base = r->device[buffer_index], .rank = 2, .elem_bytes = 2,
+                                 .dim = {(uint64_t)cols, (uint64_t)rows}, .stride = {(uint64_t)cols * 2}, .box = {64, 64},
+                                 .elem_stride = {1, 1}, .swizzle = (uint8_t)swizzle};
+}
+
+static const char *gemm_wgmma(struct ptx_machine *m, struct ptx_module *mod, const char *kernel)
+{
+    static const int shapes[3][3] = {{64, 64, 64}, {100, 72, 320}, {8, 136, 296}};
+    const char *problem = NULL;
+    for (int s = 0; s < 3 && !problem; s++) {
+        int M = shapes[s][0], N = shapes[s][1], K = shapes[s][2];
+        struct run r = open_run(m, mod, kernel);
+        uint16_t *a = buffer(&r, (size_t)M * K * 2, false), *b = buffer(&r, (size_t)N * K * 2, false);
+        uint16_t *c = buffer(&r, (size_t)M * N * 2, false);
+        for (int i = 0; i < M * K; i++) a[i] = (uint16_t)(0x3000 + (int)(fabs(random_unit(&r)) * 2000) + (i % 3 ? 0x8000 : 0));
+        for (int i = 0; i < N * K; i++) b[i] = (uint16_t)(0x3000 + (int)(fabs(random_unit(&r)) * 2000) + (i % 5 ? 0x8000 : 0));
+        map_param(&r, 0, M, K, 3);
+        map_param(&r, 1, N, K, 3);
+        map_param(&r, 2, M, N, 0);
+        int_param(&r, K);
+        problem = go(&r, 2, (struct ptx_dim){(unsigned)(N + 63) / 64, (unsigned)(M + 63) / 64, 1}, 160, 7 * 8192);
+        if (!problem) problem = check_product(a, b, c, M, N, K);
+        problem = close_run(&r, problem);
+    }
+    return problem;
+}
+
 /* CuTe: 64 x 64 products of 64 or 128 terms, operands in the type that the name ends in. */
 static const char *cute(struct ptx_machine *m, struct ptx_module *mod, const char *kernel)
 {
@@ -445,6 +475,7 @@ const struct validation validations[] = {
     {"pipeline", "80", "scalar.cu", pipeline, false},     {"handover", "90", "scalar.cu", handover, false},
     {"histogram", "80", "scalar.cu", histogram, false},   {"gemm_mma_80", "80", "gemm_mma.cu", gemm_mma, false},
     {"gemm_mma_90", "90", "gemm_mma.cu", gemm_mma, false},
+    {"gemm_wgmma", "90a", "gemm_wgmma.cu", gemm_wgmma, false},
     {"cute_f16", "80", "cute.cu", cute, true},     {"cute_f16_k8", "80", "cute.cu", cute, true},
     {"cute_bf16", "80", "cute.cu", cute, true},    {"cute_tf32", "80", "cute.cu", cute, true},
     {"cute_s8", "80", "cute.cu", cute, true},      {"cute_s8_k16", "80", "cute.cu", cute, true},
