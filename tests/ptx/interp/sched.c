@@ -154,7 +154,7 @@ static bool advance(struct ptx_warp *w, uint32_t *pc, uint32_t mask)
 static bool alone(const struct ptx_warp *w, uint32_t pc)
 {
     uint32_t others = w->live & ~w->group;
-    for (int l = 0; others >> l && l < 32; l++)
+    for (int l = 0; l < 32 && others >> l; l++)
         if (others >> l & 1 && w->pc[l] <= pc) return false;
     return true;
 }
