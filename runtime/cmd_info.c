@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <inttypes.h>
+#include <string.h>
 
+#include "runtime/abi/text_format.h"
 #include "runtime/cli.h"
 #include "runtime/cpu.h"
 
@@ -9,8 +11,10 @@ static void json_ios(struct json *j, const char *key, const struct infr_engine *
     json_open(j, key, '[');
     for (uint32_t i = 0; i < (output ? e->n_outputs : e->n_inputs); i++) {
         struct infr_io_info io;
-        if (output) infr_engine_output(e, i, &io);
-        else infr_engine_input(e, i, &io);
+        if (output)
+            infr_engine_output(e, i, &io);
+        else
+            infr_engine_input(e, i, &io);
         json_open(j, NULL, '{');
         json_string(j, "name", io.name);
         json_string(j, "dtype", dtype_name((enum dtype)io.dtype));
@@ -55,6 +59,43 @@ static void json_kernels(struct json *j, const struct infr_engine *e)
     json_close(j, ']');
 }
 
+/* The text section's header; false when there is none. */
+static bool get_text(const struct infr_engine *e, struct infr_text_header *h)
+{
+    if (e->h.text_bytes < sizeof *h) return false;
+    memcpy(h, e->blob + e->h.text_offset, sizeof *h);
+    return h->magic == INFR_TEXT_MAGIC && h->major == INFR_TEXT_VERSION_MAJOR;
+}
+
+/* Of the states that grow with the number of pages. */
+static double state_bytes_a_token(const struct infr_engine *e, const struct infr_text_header *h)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < e->n_inputs; i++) {
+        struct infr_io_info io;
+        infr_engine_input(e, i, &io);
+        double bytes = (double)dtype_bytes((enum dtype)io.dtype);
+        for (uint32_t a = 1; a < io.rank; a++) bytes *= (double)io.dims[a].lo;
+        if (io.state) sum += bytes;
+    }
+    return h->page_tokens ? sum / h->page_tokens : 0;
+}
+
+static void json_text(struct json *j, const struct infr_engine *e)
+{
+    struct infr_text_header h;
+    if (!get_text(e, &h)) return;
+    json_open(j, "text", '{');
+    json_int(j, "vocab", h.vocab);
+    json_int(j, "ctx_train", h.ctx_train);
+    json_int(j, "window", h.window);
+    json_int(j, "page_tokens", h.page_tokens);
+    json_number(j, "kv_bytes_a_token", state_bytes_a_token(e, &h));
+    json_int(j, "embedding_dims", h.embedding_dims);
+    json_int(j, "chat_templates", h.n_templates);
+    json_close(j, '}');
+}
+
 static void print_json(const struct infr_engine *e)
 {
     struct json j = {.f = stdout};
@@ -83,6 +124,7 @@ static void print_json(const struct infr_engine *e)
     json_int(&j, "launches", e->n_launches);
     json_int(&j, "goldens", e->n_goldens);
     json_kernels(&j, e);
+    json_text(&j, e);
     json_string(&j, "manifest", rt_text(e, e->h.manifest));
     json_close(&j, '}');
     putchar('\n');
@@ -93,11 +135,15 @@ static void print_ios(const struct infr_engine *e, bool output)
     for (uint32_t i = 0; i < (output ? e->n_outputs : e->n_inputs); i++) {
         struct infr_io_info io;
         char text[512];
-        if (output) infr_engine_output(e, i, &io);
-        else infr_engine_input(e, i, &io);
+        if (output)
+            infr_engine_output(e, i, &io);
+        else
+            infr_engine_input(e, i, &io);
         cli_io_text(&io, text, sizeof text);
         printf("%-9s %s  %s%s\n", output ? "output" : "input", io.name, text,
-               io.optional ? "  (optional)" : io.state ? "  (state)" : "");
+               io.optional ? "  (optional)"
+               : io.state  ? "  (state)"
+                           : "");
     }
 }
 
@@ -120,9 +166,17 @@ static void print_text(const struct infr_engine *e)
         const struct infr_symbol *y = &e->symbols[k];
         if (y->bind_input == INFR_NONE) continue;
         printf("dim       %s: %" PRId64 " to ", rt_text(e, y->name), y->lo);
-        if (y->hi == INT64_MAX) puts("any");
-        else printf("%" PRId64 "\n", y->hi);
+        if (y->hi == INT64_MAX)
+            puts("any");
+        else
+            printf("%" PRId64 "\n", y->hi);
     }
+    struct infr_text_header h;
+    if (get_text(e, &h))
+        printf(
+            "text      context of %u tokens, KV cache %.0f bytes a token in pages of %u, %u chat "
+            "templates\n",
+            h.ctx_train, state_bytes_a_token(e, &h), h.page_tokens, h.n_templates);
     print_levels("levels", e->h.isa_mask);
     print_levels("this CPU", e->cpu_levels);
     printf("runs at   %s with %u threads\n", infr_engine_isa(e), infr_engine_threads(e));
@@ -140,8 +194,10 @@ int cmd_info(struct cli *c)
     struct cli_engine x;
     int code = cli_open(c, &x);
     if (code) return code;
-    if (c->json) print_json(x.e);
-    else print_text(x.e);
+    if (c->json)
+        print_json(x.e);
+    else
+        print_text(x.e);
     cli_close(&x);
     return INFR_OK;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Candidates sorted as far as needed: a heap sort that stops. n to build, log n each. */
+#include <math.h>
+
 #include "runtime/lm/lm_sampler_internal.h"
 
 static inline bool before(const struct cand *a, const struct cand *b, bool by_key)
@@ -51,4 +53,30 @@ void cands_keep(struct cands *c, uint32_t k)
     c->v += c->n - k;
     c->n = c->n_sorted = k;
     c->heaped = true;
+}
+
+/* v[0..k) as a heap with the worst on top: every other logit is compared with that alone. */
+void cands_take(struct cands *c, struct cand *v, uint32_t k, const float *logits, uint32_t n)
+{
+    uint32_t kept = 0;
+    float least = -INFINITY;
+    for (uint32_t id = 0; id < n; id++) {
+        if (logits[id] <= least) continue; /* of equal ones the first stays */
+        struct cand x = {logits[id], id, 0};
+        uint32_t i = 0;
+        if (kept < k) {
+            for (i = kept++; i && before(&v[(i - 1) / 2], &x, false); i = (i - 1) / 2)
+                v[i] = v[(i - 1) / 2];
+        } else {
+            for (uint32_t kid; (kid = 2 * i + 1) < k; i = kid) {
+                if (kid + 1 < k && before(&v[kid], &v[kid + 1], false)) kid++;
+                if (!before(&x, &v[kid], false)) break;
+                v[i] = v[kid];
+            }
+        }
+        v[i] = x;
+        if (kept == k) least = v[0].logit;
+    }
+    cands_set(c, v, kept);
+    cands_sort(c, kept);
 }

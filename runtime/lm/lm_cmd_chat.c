@@ -147,6 +147,7 @@ static int answer(struct chat *h)
     if (code) return code;
     code = lm_cli_request(h->c, &h->x, &d, &lists);
     d.prompt = ids, d.n_prompt = (uint32_t)n;
+    d.sampling.stream = (uint32_t)h->conversation.n; /* other random numbers for each answer */
     d.on_event = on_event, d.user = h;
     if (!code) code = run_request(h, &d);
     if (h->no_memory) code = cli_usage("no memory for the answer");

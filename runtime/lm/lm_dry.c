@@ -120,7 +120,7 @@ static void z_array(const uint32_t *history, uint32_t n, uint32_t *z)
 }
 
 void lm_dry_apply(const struct lm_sampling *s, const struct lm_breakers *b, struct lm_draw *d,
-                  const uint32_t *history, uint32_t n, struct cand *by_id)
+                  const uint32_t *history, uint32_t n, float *logits)
 {
     uint32_t allowed = (uint32_t)s->dry_allowed_length, limit = 0;
     uint32_t window = s->dry_last_n < 0 ? n : (uint32_t)s->dry_last_n;
@@ -141,7 +141,7 @@ void lm_dry_apply(const struct lm_sampling *s, const struct lm_breakers *b, stru
         uint32_t token = h[window - i];
         if (token >= d->vocab || !d->lengths[token]) continue;
         double x = d->lengths[token] - (double)allowed;
-        by_id[token].logit -= (float)(s->dry_multiplier * lm_exp((x < most ? x : most) * log_base));
+        logits[token] -= (float)(s->dry_multiplier * lm_exp((x < most ? x : most) * log_base));
         d->lengths[token] = 0;
     }
 }

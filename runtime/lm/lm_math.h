@@ -19,20 +19,42 @@ static inline double lm_pow2(int k) /* k in [-1022, 1023] */
     return x;
 }
 
-/* 0 below -708, infinity above 709. exp(x) = 2^k exp(r), |r| <= ln2 / 2: Taylor to r^13. */
-static inline double lm_exp(double x)
+enum { LM_EXP_BLOCK = 8 };
+
+/*
+ * exp of each, in place; 0 below -708, infinity above 709. exp(x) = 2^k exp(r), |r| <= ln2 / 2:
+ * Taylor to r^13. Eight at a time because one after the other waits for every multiplication.
+ */
+static inline void lm_exp_block(double x[LM_EXP_BLOCK])
 {
     static const double inverse[] = {
         1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
         1.0 / 5040,       1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      1.0 / 2};
-    if (!(x >= -708)) return x != x ? x : 0;
-    if (x > 709) return 1e308 * 10;
-    double scaled = x * (1 / LM_LN2);
-    int k = (int)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
-    /* ln2 in two parts: the first has zeros behind, so that its product with k is exact */
-    double r = (x - k * 0x1.62e42feep-1) - k * 0x1.a39ef35793c76p-33, p = inverse[0];
-    for (int i = 1; i < 12; i++) p = p * r + inverse[i];
-    return (1 + r + r * r * p) * lm_pow2(k);
+    double r[LM_EXP_BLOCK], p[LM_EXP_BLOCK];
+    int k[LM_EXP_BLOCK];
+    for (int j = 0; j < LM_EXP_BLOCK; j++) {
+        double in = x[j] > -708 ? x[j] : -708, scaled;
+        if (in > 709) in = 709;
+        scaled = in * (1 / LM_LN2);
+        k[j] = (int)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+        /* ln2 in two parts: the first has zeros behind, so that its product with k is exact */
+        r[j] = (in - k[j] * 0x1.62e42feep-1) - k[j] * 0x1.a39ef35793c76p-33;
+        p[j] = inverse[0];
+    }
+    for (int i = 1; i < 12; i++)
+        for (int j = 0; j < LM_EXP_BLOCK; j++) p[j] = p[j] * r[j] + inverse[i];
+    for (int j = 0; j < LM_EXP_BLOCK; j++) {
+        double y = (1 + r[j] + r[j] * r[j] * p[j]) * lm_pow2(k[j]);
+        if (!(x[j] >= -708)) y = x[j] < -708 ? 0 : x[j]; /* a nan stays one */
+        x[j] = x[j] > 709 ? 1e308 * 10 : y;
+    }
+}
+
+static inline double lm_exp(double x)
+{
+    double block[LM_EXP_BLOCK] = {x};
+    lm_exp_block(block);
+    return block[0];
 }
 
 /* x positive and normal. log(x) = e ln2 + 2 atanh(s), s = (m - 1) / (m + 1). */

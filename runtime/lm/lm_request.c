@@ -7,6 +7,9 @@
 #include "runtime/lm/lm_generate_internal.h"
 #include "runtime/status.h"
 
+static const char NOT_A_NUMBER[] =
+    "no token is possible: what the model computed is not a number, or everything is banned";
+
 const char *lm_finish_name(enum lm_finish f)
 {
     static const char *const names[] = {"running", "stop",      "stop", "length",
@@ -202,9 +205,7 @@ static void draw(struct lm_request *r, const float *logits)
     uint32_t token = lm_sampler_pick(r->sampler, g->draw, logits, r->seq.tokens, r->seq.n_tokens,
                                      r->n_generated, &mask);
     if (token == LM_NO_TOKEN) {
-        lm_request_end(r, LM_FINISH_ERROR,
-                       "no token is possible: what the model computed is not a "
-                       "number, or everything is banned");
+        lm_request_end(r, LM_FINISH_ERROR, NOT_A_NUMBER);
         return;
     }
     struct lm_event e = {.request = r, .token = token, .text = g->text};
@@ -234,6 +235,10 @@ static void report_prompt(struct lm_request *r, uint32_t position, const float *
     e.n_top = r->d.n_logprobs > 0 ? (uint32_t)r->d.n_logprobs : 0;
     e.logprob = lm_logprobs(r->g->draw, logits, e.token, r->top, e.n_top);
     e.top = r->top;
+    if (isnan(e.logprob)) {
+        lm_request_end(r, LM_FINISH_ERROR, NOT_A_NUMBER);
+        return;
+    }
     r->n_reported = position + 1;
     tell(r, &e);
 }
@@ -246,6 +251,7 @@ void lm_request_rows(struct lm_request *r, const struct entry *e, const float *l
         const float *l = logits + row * vocab;
         if (r->d.prompt_logprobs && position + 1 < r->n_prompt && position >= r->n_reported)
             report_prompt(r, position, l);
+        if (r->state == LM_DONE) return;
         if (position + 1 < r->seq.n_tokens) continue;
         if (r->d.max_tokens)
             draw(r, l);

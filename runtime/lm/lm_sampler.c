@@ -9,6 +9,7 @@
 #include "runtime/lm/lm_sampler_internal.h"
 #include "runtime/status.h"
 
+enum { MOST_TAKEN = 1024 };    /* a top-k up to this needs no array of all candidates */
 enum { DRAW_TOKEN, DRAW_XTC }; /* numbers of one token's random numbers */
 
 struct lm_sampler {
@@ -93,11 +94,12 @@ int lm_draw_create(uint32_t vocab, uint32_t max_history, struct lm_draw **out,
     if (d) {
         d->vocab = vocab, d->max_history = max_history;
         d->memory = malloc(((size_t)vocab + 1) * sizeof *d->memory);
+        d->logits = malloc(((size_t)vocab + 1) * sizeof *d->logits);
         d->counts = calloc((size_t)vocab + 1, sizeof *d->counts);
         d->lengths = calloc((size_t)vocab + 1, sizeof *d->lengths);
         d->z = malloc(((size_t)max_history + 1) * sizeof *d->z);
     }
-    if (!d || !d->memory || !d->counts || !d->lengths || !d->z) {
+    if (!d || !d->memory || !d->logits || !d->counts || !d->lengths || !d->z) {
         lm_draw_destroy(d);
         return rt_fail_memory(st, "sampling", vocab * sizeof *d->memory);
     }
@@ -109,6 +111,7 @@ void lm_draw_destroy(struct lm_draw *d)
 {
     if (!d) return;
     free(d->memory);
+    free(d->logits);
     free(d->counts);
     free(d->lengths);
     free(d->z);
@@ -171,7 +174,7 @@ double lm_random(uint64_t seed, uint32_t stream, uint64_t at, uint32_t which)
 /* ---- links that change logits by token id ---- */
 
 static void apply_penalties(const struct lm_sampling *s, struct lm_draw *d, const uint32_t *history,
-                            uint32_t n, struct cand *by_id)
+                            uint32_t n)
 {
     uint32_t window = s->penalty_last_n < 0 ? n : (uint32_t)s->penalty_last_n;
     if (window > n) window = n;
@@ -180,10 +183,10 @@ static void apply_penalties(const struct lm_sampling *s, struct lm_draw *d, cons
         if (h[i] < d->vocab) d->counts[h[i]]++;
     for (uint32_t i = 0; i < window; i++) {
         if (h[i] >= d->vocab || !d->counts[h[i]]) continue;
-        double x = (double)by_id[h[i]].logit;
+        double x = (double)d->logits[h[i]];
         x = x > 0 ? x / s->repeat_penalty : x * s->repeat_penalty;
         x -= d->counts[h[i]] * s->frequency_penalty + s->presence_penalty;
-        by_id[h[i]].logit = (float)x;
+        d->logits[h[i]] = (float)x;
         d->counts[h[i]] = 0;
     }
 }
@@ -195,51 +198,72 @@ static bool has_penalties(const struct lm_sampling *s)
             s->frequency_penalty > 0 || s->presence_penalty < 0 || s->presence_penalty > 0);
 }
 
-/* Candidates after links 1 to 3, in order of their ids. False: a logit is not a number. */
+/* Whether every logit is a number; -infinity may be among them. */
+static bool all_numbers(const float *logits, uint32_t n)
+{
+    bool bad = false;
+    for (uint32_t i = 0; i < n; i++) bad |= !(logits[i] <= (float)3e38);
+    return !bad;
+}
+
+/* d->logits after links 1 to 3. False: a logit is not a number. */
+static bool links_by_id(struct lm_sampler *x, struct lm_draw *d, const float *logits,
+                        const uint32_t *history, uint32_t n_history, const struct lm_mask *mask)
+{
+    const struct lm_sampling *s = &x->s;
+    if (!all_numbers(logits, d->vocab)) return false;
+    memcpy(d->logits, logits, d->vocab * sizeof *logits);
+    for (size_t i = 0; i < s->n_bias; i++) d->logits[x->bias[i].token] += x->bias[i].bias;
+    if (has_penalties(s)) apply_penalties(s, d, history, n_history);
+    if (s->dry_multiplier > 0) lm_dry_apply(s, &x->breakers, d, history, n_history, d->logits);
+    for (size_t i = 0; mask && i < mask->n_banned; i++)
+        if (mask->banned[i] < d->vocab) d->logits[mask->banned[i]] = -INFINITY;
+    for (uint32_t i = 0; mask && mask->allowed && i < d->vocab; i++)
+        if (!(mask->allowed[i / 64] >> i % 64 & 1)) d->logits[i] = -INFINITY;
+    return true;
+}
+
+/* Candidates after links 1 to 3, in order of their ids, or the best few where only those count. */
 static bool gather(struct lm_sampler *x, struct lm_draw *d, const float *logits,
                    const uint32_t *history, uint32_t n_history, const struct lm_mask *mask,
                    struct cands *c)
 {
     const struct lm_sampling *s = &x->s;
-    struct cand *v = d->memory;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < d->vocab; i++) {
-        if (!(logits[i] <= (float)3e38)) return false;
-        v[i] = (struct cand){logits[i], i, 0};
+    if (!links_by_id(x, d, logits, history, n_history, mask)) return false;
+    if (!s->mirostat && s->top_n_sigma <= 0 && s->top_k > 0 && s->top_k <= MOST_TAKEN &&
+        (uint32_t)s->top_k < d->vocab) {
+        cands_take(c, d->memory, (uint32_t)s->top_k, d->logits, d->vocab);
+        return true;
     }
-    for (size_t i = 0; i < s->n_bias; i++) v[x->bias[i].token].logit += x->bias[i].bias;
-    if (has_penalties(s)) apply_penalties(s, d, history, n_history, v);
-    if (s->dry_multiplier > 0) lm_dry_apply(s, &x->breakers, d, history, n_history, v);
-    for (size_t i = 0; mask && i < mask->n_banned; i++)
-        if (mask->banned[i] < d->vocab) v[mask->banned[i]].logit = -INFINITY;
-    for (uint32_t i = 0; i < d->vocab; i++) {
-        if (!(v[i].logit >= (float)-3e38)) continue;
-        if (mask && mask->allowed && !(mask->allowed[i / 64] >> i % 64 & 1)) continue;
-        v[n++] = v[i];
-    }
-    cands_set(c, v, n);
+    for (uint32_t i = 0; i < d->vocab; i++)
+        if (d->logits[i] >= (float)-3e38) d->memory[n++] = (struct cand){d->logits[i], i, 0};
+    cands_set(c, d->memory, n);
     return true;
 }
 
 /* ---- links that leave candidates out ---- */
-
-/* Sets every p; returns the greatest logit. */
-static double softmax(struct cands *c, double *out_log_sum)
-{
-    double top = -INFINITY, sum = 0;
-    for (uint32_t i = 0; i < c->n; i++)
-        if ((double)c->v[i].logit > top) top = (double)c->v[i].logit;
-    for (uint32_t i = 0; i < c->n; i++) sum += c->v[i].p = lm_exp((double)c->v[i].logit - top);
-    for (uint32_t i = 0; i < c->n; i++) c->v[i].p /= sum;
-    if (out_log_sum) *out_log_sum = lm_log(sum);
-    return top;
-}
 
 static double greatest(struct cands *c)
 {
     double top = -INFINITY;
     for (uint32_t i = 0; i < c->n; i++)
         if ((double)c->v[i].logit > top) top = (double)c->v[i].logit;
+    return top;
+}
+
+/* Sets every p; returns the greatest logit. */
+static double softmax(struct cands *c, double *out_log_sum)
+{
+    double top = greatest(c), sum = 0, e[LM_EXP_BLOCK] = {0};
+    for (uint32_t i = 0; i < c->n; i += LM_EXP_BLOCK) {
+        uint32_t n = c->n - i < LM_EXP_BLOCK ? c->n - i : LM_EXP_BLOCK;
+        for (uint32_t j = 0; j < n; j++) e[j] = (double)c->v[i + j].logit - top;
+        lm_exp_block(e);
+        for (uint32_t j = 0; j < n; j++) sum += c->v[i + j].p = e[j];
+    }
+    for (uint32_t i = 0; i < c->n; i++) c->v[i].p /= sum;
+    if (out_log_sum) *out_log_sum = lm_log(sum);
     return top;
 }
 
@@ -369,14 +393,24 @@ static bool is_plain_greedy(const struct lm_sampler *x, const struct lm_mask *ma
            (!mask || (!mask->allowed && !mask->n_banned));
 }
 
+static float maximum(const float *v, uint32_t n)
+{
+    float most[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    uint32_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int j = 0; j < 4; j++) most[j] = v[i + j] > most[j] ? v[i + j] : most[j];
+    for (; i < n; i++) most[0] = v[i] > most[0] ? v[i] : most[0];
+    for (int j = 1; j < 4; j++) most[0] = most[j] > most[0] ? most[j] : most[0];
+    return most[0];
+}
+
 static uint32_t pick_greedy(const float *logits, uint32_t n)
 {
-    uint32_t best = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!(logits[i] <= (float)3e38)) return LM_NO_TOKEN;
-        if (logits[i] > logits[best]) best = i;
-    }
-    return n && logits[best] >= (float)-3e38 ? best : LM_NO_TOKEN;
+    float most = maximum(logits, n);
+    if (!all_numbers(logits, n) || !(most >= (float)-3e38)) return LM_NO_TOKEN;
+    uint32_t i = 0;
+    while (logits[i] < most) i++;
+    return i;
 }
 
 static const struct cand *draw(struct cands *c, double u)
@@ -424,19 +458,21 @@ uint32_t lm_sampler_distribution(struct lm_sampler *x, struct lm_draw *d, const 
 float lm_logprobs(struct lm_draw *d, const float *logits, uint32_t token, struct lm_logprob *top,
                   uint32_t n)
 {
-    double most = -INFINITY, sum = 0;
-    for (uint32_t i = 0; i < d->vocab; i++)
-        if ((double)logits[i] > most) most = (double)logits[i];
-    for (uint32_t i = 0; i < d->vocab; i++) sum += lm_exp((double)logits[i] - most);
+    double most = (double)maximum(logits, d->vocab), sum = 0, e[LM_EXP_BLOCK] = {0};
+    for (uint32_t i = 0; i < d->vocab; i += LM_EXP_BLOCK) {
+        uint32_t m = d->vocab - i < LM_EXP_BLOCK ? d->vocab - i : LM_EXP_BLOCK;
+        for (uint32_t j = 0; j < m; j++) e[j] = (double)logits[i + j] - most;
+        lm_exp_block(e);
+        for (uint32_t j = 0; j < m; j++) sum += e[j];
+    }
     double norm = most + lm_log(sum);
     if (n) {
         struct cands c;
-        for (uint32_t i = 0; i < d->vocab; i++) d->memory[i] = (struct cand){logits[i], i, 0};
-        cands_set(&c, d->memory, d->vocab);
-        cands_sort(&c, n);
-        for (uint32_t i = 0; i < n && i < c.n; i++) {
-            const struct cand *t = cands_at(&c, i);
-            top[i] = (struct lm_logprob){t->id, (float)((double)t->logit - norm)};
+        cands_take(&c, d->memory, n, logits, d->vocab);
+        for (uint32_t i = 0; i < n; i++) {
+            const struct cand *t = i < c.n ? cands_at(&c, i) : NULL; /* the rest is impossible */
+            top[i] = (struct lm_logprob){t ? t->id : LM_NO_TOKEN,
+                                         t ? (float)((double)t->logit - norm) : -INFINITY};
         }
     }
     return (float)((double)logits[token] - norm);

@@ -25,6 +25,8 @@ struct cands {
 static inline struct cand *cands_at(struct cands *c, uint32_t i) { return &c->v[c->n - 1 - i]; }
 
 void cands_set(struct cands *c, struct cand *v, uint32_t n);
+/* The best k of logits[n] by one look at each, sorted, into v[k]; -infinity is left out. */
+void cands_take(struct cands *c, struct cand *v, uint32_t k, const float *logits, uint32_t n);
 /* Makes the best k (at most n) sorted. */
 void cands_sort(struct cands *c, uint32_t k);
 /* Forgets any order; by_key: the order from now on is that of the keys, greatest first. */
@@ -34,10 +36,11 @@ void cands_keep(struct cands *c, uint32_t k);
 
 struct lm_draw {
     uint32_t vocab, max_history;
-    struct cand *memory;
-    uint32_t *counts;  /* [vocab], all 0 between calls */
-    uint32_t *lengths; /* [vocab], likewise */
-    uint32_t *z;       /* [max_history] */
+    struct cand *memory; /* [vocab] */
+    float *logits;       /* [vocab]: after the links that go by token id */
+    uint32_t *counts;    /* [vocab], all 0 between calls */
+    uint32_t *lengths;   /* [vocab], likewise */
+    uint32_t *z;         /* [max_history] */
 };
 
 /* Texts that stop a repetition, prepared for a vocabulary. */
@@ -54,6 +57,6 @@ void lm_breakers_deinit(struct lm_breakers *b);
 
 /* Lowers the logits (by token id) of what would continue a repetition. */
 void lm_dry_apply(const struct lm_sampling *s, const struct lm_breakers *b, struct lm_draw *d,
-                  const uint32_t *history, uint32_t n, struct cand *by_id);
+                  const uint32_t *history, uint32_t n, float *logits);
 
 #endif

@@ -190,7 +190,8 @@ helps() {
     for cmd in generate chat embed perplexity tokenize detokenize bench profile; do
         ./chat $cmd --help | grep -q "^usage: ./chat $cmd " || return 1
     done
-    ./chat --help | grep -q '  generate' && ! ./chat --help | grep -q '  run ' && ./chat info | grep -q '(state)'
+    ./chat --help | grep -q '  generate' && ! ./chat --help | grep -q '  run ' && ./chat info | grep -q '(state)' &&
+        ./chat info | grep -q '^text .*context of 512 tokens, KV cache 128 bytes a token in pages of 32, 1 chat'
 }
 t_check helps helps
 
