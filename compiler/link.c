@@ -172,13 +172,14 @@ static bool run_lld(const struct link_input *in, const char *lib, const char *ar
     struct arena a;
     struct strbuf said = {0};
     arena_init(&a);
-    char *lib_file[6];
-    static const char *const files[] = {"crt1.o", "crti.o", "runtime.o", "libinfops.a", "libc.a", "crtn.o"};
-    for (int i = 0; i < 6; i++) lib_file[i] = arena_printf(&a, "%s/%s", lib, files[i]);
+    static const char *const files[] = {"crt1.o", "crti.o", "runtime.o", "libinfops.a", "libevent.a", "libc.a", "crtn.o"};
+    char *lib_file[ARRAY_LEN(files)];
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) lib_file[i] = arena_printf(&a, "%s/%s", lib, files[i]);
     char *argv[] = {arena_strdup(&a, lld_path(in)), "-m", "elf_x86_64", "-static", "--gc-sections", "--build-id=none",
                     "--threads=1", "-z", "max-page-size=4096", "-z", "noexecstack", "-o", arena_strdup(&a, linked),
                     lib_file[0], lib_file[1], lib_file[2], "--whole-archive", arena_strdup(&a, archive),
-                    "--no-whole-archive", "--start-group", lib_file[3], lib_file[4], "--end-group", lib_file[5], NULL};
+                    "--no-whole-archive", "--start-group", lib_file[3], lib_file[4], lib_file[5], "--end-group",
+                    lib_file[6], NULL};
     int status = run(argv, &said);
     bool ok = status == 0;
     if (status < 0)

@@ -20,7 +20,7 @@ struct link_object {
 struct link_input {
     const struct link_object *objects; /* in link order; all are linked, what nothing refers to is dropped */
     size_t n_objects;
-    const char *lib_dir; /* crt1.o crti.o crtn.o runtime.o libinfops.a libc.a; NULL: found, see link_find_lib_dir */
+    const char *lib_dir; /* crt1.o crti.o crtn.o runtime.o libinfops.a libevent.a libc.a; NULL: found, see link_find_lib_dir */
     const char *lld;     /* NULL: $INFC_LLD or what configure found */
     uint64_t weights_bytes; /* 0: no segment */
     /* Writes bytes [at, at + n) of the weights to dst (gaps as zeros); called in order. False after a diagnostic. */

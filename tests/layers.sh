@@ -32,6 +32,7 @@ jansson.h            : compiler/
 xxhash.h             : compiler/ ir/support/ passes/ targets/
 utf8proc.h           : compiler/
 cuda.h               : runtime/device_cuda.c
+event2/*             : runtime/serve/
 '
 
 # The compiler reaches targets by name through the registry, never through a target's own header, and

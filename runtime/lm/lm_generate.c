@@ -70,7 +70,7 @@ int lm_generator_create(struct lm_model *model, const struct tok *tok,
                        (unsigned long long)model->n_pages * model->page_tokens, o->n_ctx);
     struct lm_generator *g = calloc(1, sizeof *g);
     if (!g) return rt_fail_memory(st, "generation", sizeof *g);
-    g->model = model, g->tok = tok, g->o = *o;
+    g->model = model, g->tok = tok, g->o = *o, g->chunk = o->chunk;
     int code = fill(g, st);
     if (code) {
         lm_generator_destroy(g);
@@ -130,25 +130,29 @@ void lm_generator_forget(struct lm_generator *g, struct lm_request *r)
     }
 }
 
-/* Active requests stand in order of arrival. */
 static void insert_active(struct lm_generator *g, struct lm_request *r)
 {
     uint32_t i = g->n_active++;
-    for (; i && g->active[i - 1]->arrival > r->arrival; i--) g->active[i] = g->active[i - 1];
+    for (; i && lm_request_before(r, g->active[i - 1]); i--) g->active[i] = g->active[i - 1];
     g->active[i] = r;
     r->state = LM_ACTIVE;
 }
 
-static void preempt(struct lm_generator *g, struct lm_request *r)
+void lm_generator_wait(struct lm_generator *g, struct lm_request *r)
 {
     struct lm_request **link = &g->waiting;
-    lm_seq_release(g->pages, &r->seq);
-    remove_active(g, r);
-    while (*link && (*link)->arrival < r->arrival) link = &(*link)->next;
+    while (*link && lm_request_before(*link, r)) link = &(*link)->next;
     r->next = *link;
     *link = r;
     r->state = LM_WAITING;
     g->n_waiting++;
+}
+
+static void preempt(struct lm_generator *g, struct lm_request *r)
+{
+    lm_seq_release(g->pages, &r->seq);
+    remove_active(g, r);
+    lm_generator_wait(g, r);
     g->counts.preemptions++;
 }
 
@@ -184,29 +188,51 @@ static bool has_room(const struct lm_generator *g, const struct lm_request *r)
     struct lm_page_counts c;
     uint32_t P = g->model->page_tokens, window = g->model->window;
     uint32_t want = (r->seq.n_tokens + P) / P - r->seq.n_pages;
-    if (window && want > (window + g->o.chunk) / P + 2) want = (window + g->o.chunk) / P + 2;
+    if (window && want > (window + g->chunk) / P + 2) want = (window + g->chunk) / P + 2;
     lm_pages_get_counts(g->pages, &c);
     return want + g->n_active <= c.free + c.cached; /* the others grow */
 }
 
-/* Oldest first; a request that waits for another one's prompt lets others pass. */
+/* Takes what shared pages have of it, unless log probabilities of the whole prompt are wanted. */
+static void search(struct lm_generator *g, struct lm_request *r)
+{
+    if (!r->d.prompt_logprobs || r->n_reported + 1 >= r->n_prompt) lm_seq_search(g->pages, &r->seq);
+}
+
+static void start(struct lm_generator *g, struct lm_request *r)
+{
+    if (!r->n_generated) r->n_cached = r->seq.n_found;
+    remove_waiting(g, r);
+    insert_active(g, r);
+}
+
+/* A waiting request whose priority is better than that of the last running one gets its place. */
+static void make_way(struct lm_generator *g)
+{
+    while (g->waiting && g->n_active == g->o.max_seqs &&
+           g->waiting->d.priority < g->active[g->n_active - 1]->d.priority) {
+        struct lm_request *first = g->waiting;
+        preempt(g, g->active[g->n_active - 1]);
+        search(g, first);
+        start(g, first);
+    }
+}
+
+/* In order; a request that waits for another one's prompt lets others pass. */
 static void admit(struct lm_generator *g)
 {
+    make_way(g);
     struct lm_request *r = g->waiting, *next;
     for (int looked = 0; r && looked < MOST_LOOKED_AT && g->n_active < g->o.max_seqs;
          r = next, looked++) {
         next = r->next;
         if (better_wait(g, r)) continue;
-        /* log probabilities of the whole prompt: none of it is taken from shared pages */
-        bool search = !r->d.prompt_logprobs || r->n_reported + 1 >= r->n_prompt;
-        if (search) lm_seq_search(g->pages, &r->seq);
+        search(g, r);
         if (g->n_active && !has_room(g, r)) {
             lm_seq_release(g->pages, &r->seq);
             return;
         }
-        if (!r->n_generated) r->n_cached = r->seq.n_found;
-        remove_waiting(g, r);
-        insert_active(g, r);
+        start(g, r);
     }
 }
 
@@ -264,7 +290,7 @@ static void plan_prompts(struct lm_generator *g)
         struct lm_request *r = g->active[i];
         struct lm_seq *s = &r->seq;
         if (is_planned(g, r)) continue;
-        uint32_t room = g->o.chunk > g->batch.n_tokens ? g->o.chunk - g->batch.n_tokens : 0;
+        uint32_t room = g->chunk > g->batch.n_tokens ? g->chunk - g->batch.n_tokens : 0;
         uint32_t rows = g->batch.max_rows - g->batch.n_rows - (g->n_active - i);
         if (!room && !any) room = 1;
         if (wants_rows(r) && room > rows) room = rows;
@@ -291,8 +317,15 @@ static void finish_step(struct lm_generator *g, const struct lm_output *out)
             lm_request_rows(g->plan[i].r, &g->plan[i], out->logits);
 }
 
-static void fail_all(struct lm_generator *g, const char *why)
+void lm_generator_set_chunk(struct lm_generator *g, uint32_t chunk)
 {
+    g->chunk = chunk < 1 ? 1 : chunk > g->o.chunk ? g->o.chunk : chunk;
+}
+
+static void fail(struct lm_generator *g, const char *why)
+{
+    for (uint32_t i = 0; i < g->n_plan; i++) lm_request_end(g->plan[i].r, LM_FINISH_ERROR, why);
+    if (g->o.keep_others) return;
     while (g->n_active) lm_request_end(g->active[g->n_active - 1], LM_FINISH_ERROR, why);
     while (g->waiting) lm_request_end(g->waiting, LM_FINISH_ERROR, why);
 }
@@ -305,13 +338,15 @@ int lm_generator_step(struct lm_generator *g, bool *more, struct infr_status *st
     lm_batch_clear(&g->batch);
     g->n_plan = 0;
     plan_answers(g);
+    g->counts.step_answers = g->n_plan;
     plan_prompts(g);
+    g->counts.step_tokens = g->batch.n_tokens;
     *more = g->n_active || g->waiting;
     if (!g->n_plan) return INFR_OK;
     int code = g->model->forward(g->model, &g->batch, &out, st);
     if (code) {
-        fail_all(g, "the model failed");
-        *more = false;
+        fail(g, "the model failed");
+        *more = g->n_active || g->waiting;
         return code;
     }
     g->counts.steps++;

@@ -56,6 +56,7 @@ struct lm_request_desc {
     const uint32_t *prompt; /* at least one token */
     uint32_t n_prompt;
     uint64_t salt; /* keeps its pages apart from those of other salts */
+    int32_t priority; /* lower ones are served first, and take the place of higher ones */
     struct lm_sampling sampling;
     const struct lm_stop_text *stops;
     size_t n_stops;
@@ -83,6 +84,7 @@ struct lm_generator_options {
     uint32_t chunk;    /* tokens a step at most, but at least one for each running answer */
     uint64_t hash_seed;
     bool no_sharing; /* prompts are always computed */
+    bool keep_others; /* a call of the model that fails ends the requests in it, not all */
 };
 
 struct lm_generator;
@@ -94,6 +96,9 @@ int lm_generator_create(struct lm_model *model, const struct tok *tok,
 /* All requests must have been destroyed. */
 void lm_generator_destroy(struct lm_generator *g);
 
+/* Would submit take it? Reads nothing that steps change: any thread may ask. */
+int lm_generator_check(const struct lm_generator *g, const struct lm_request_desc *d,
+                       struct infr_status *st);
 /* Copies everything of *d but prompt logic's user pointer. The request is the caller's to destroy.
  */
 int lm_generator_submit(struct lm_generator *g, const struct lm_request_desc *d,
@@ -102,8 +107,10 @@ int lm_generator_submit(struct lm_generator *g, const struct lm_request_desc *d,
 void lm_request_cancel(struct lm_request *r);
 void lm_request_destroy(struct lm_request *r);
 
-/* One call of the model. *more false: there is nothing left to do. An error ends all running
- * requests (LM_FINISH_ERROR). */
+/* Tokens a step at most from now on: 1 to the options' chunk. Results do not depend on it. */
+void lm_generator_set_chunk(struct lm_generator *g, uint32_t chunk);
+/* One call of the model. *more false: there is nothing left to do. An error ends all requests, or
+ * with keep_others those that the call was for (LM_FINISH_ERROR). */
 int lm_generator_step(struct lm_generator *g, bool *more, struct infr_status *st);
 /* Steps until there is nothing left to do. */
 int lm_generator_run(struct lm_generator *g, struct infr_status *st);
@@ -120,6 +127,7 @@ struct lm_counts {
     struct lm_page_counts pages;
     uint64_t steps, tokens_computed, preemptions, slides;
     uint32_t running, waiting;
+    uint32_t step_tokens, step_answers; /* of the last step: all tokens; those of answers */
 };
 void lm_generator_get_counts(const struct lm_generator *g, struct lm_counts *out);
 

@@ -24,7 +24,7 @@ struct lm_request {
     uint32_t n_prompt, n_cached, n_generated;
     uint32_t n_reported; /* prompt tokens whose log probability was told */
     uint64_t arrival;
-    struct lm_request *next; /* waiting, oldest first */
+    struct lm_request *next; /* waiting, in order of turn */
 };
 
 struct entry {
@@ -41,8 +41,9 @@ struct lm_generator {
     struct lm_draw *draw;
     struct entry *plan; /* [max_seqs] */
     uint32_t n_plan;
-    struct lm_request **active; /* [max_seqs], oldest first */
+    struct lm_request **active; /* [max_seqs], in order of turn */
     uint32_t n_active, n_waiting;
+    uint32_t chunk; /* at most the options' */
     struct lm_request *waiting;
     char *text; /* of an event */
     uint32_t *eog;
@@ -50,6 +51,16 @@ struct lm_generator {
     uint64_t arrivals;
     struct lm_counts counts;
 };
+
+/* Whose turn is first: by priority, then by arrival. */
+static inline bool lm_request_before(const struct lm_request *a, const struct lm_request *b)
+{
+    if (a->d.priority != b->d.priority) return a->d.priority < b->d.priority;
+    return a->arrival < b->arrival;
+}
+
+/* Puts it into the list of waiting requests at its turn. */
+void lm_generator_wait(struct lm_generator *g, struct lm_request *r);
 
 /* Rows of prompt log probabilities that a step computes at most: they are vocab floats each. */
 #define LM_PROMPT_ROWS 64u

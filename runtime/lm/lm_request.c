@@ -36,8 +36,8 @@ void lm_request_desc_init(struct lm_request_desc *d)
 
 /* ---- creation ---- */
 
-static int check(const struct lm_generator *g, const struct lm_request_desc *d,
-                 struct infr_status *st)
+int lm_generator_check(const struct lm_generator *g, const struct lm_request_desc *d,
+                       struct infr_status *st)
 {
     if (!d->n_prompt) return rt_fail(st, INFR_BAD_INPUT, "the prompt is empty");
     if (d->n_prompt > g->o.n_ctx || (d->n_prompt == g->o.n_ctx && d->max_tokens))
@@ -57,7 +57,7 @@ static int check(const struct lm_generator *g, const struct lm_request_desc *d,
     if (d->on_full == LM_FULL_SLIDE && d->n_keep >= g->o.n_ctx - 1)
         return rt_fail(st, INFR_BAD_INPUT, "%u tokens to keep leave nothing of a context of %u",
                        d->n_keep, g->o.n_ctx);
-    return INFR_OK;
+    return lm_sampling_check(&d->sampling, g->model->vocab, st);
 }
 
 static int fill(struct lm_request *r, const struct lm_request_desc *d, struct infr_status *st)
@@ -89,7 +89,7 @@ int lm_generator_submit(struct lm_generator *g, const struct lm_request_desc *d,
                         struct lm_request **out, struct infr_status *st)
 {
     *out = NULL;
-    int code = check(g, d, st);
+    int code = lm_generator_check(g, d, st);
     if (code) return code;
     struct lm_request *r = calloc(1, sizeof *r);
     if (!r) return rt_fail_memory(st, "a request", sizeof *r);
@@ -102,12 +102,8 @@ int lm_generator_submit(struct lm_generator *g, const struct lm_request_desc *d,
         lm_request_destroy(r);
         return code;
     }
-    r->state = LM_WAITING;
     r->arrival = g->arrivals++;
-    struct lm_request **last = &g->waiting;
-    while (*last) last = &(*last)->next;
-    *last = r;
-    g->n_waiting++;
+    lm_generator_wait(g, r);
     *out = r;
     return INFR_OK;
 }

@@ -262,7 +262,7 @@ static void make_lib(struct fixture *f)
     fclose(c);
     assert_int_equal(shell("cd '%s' && mkdir lib && %s -O1 -w -ffreestanding -fno-pic -fno-stack-protector -c start.c -o lib/crt1.o && "
                            ": >empty.c && for f in crti crtn runtime; do %s -c empty.c -o lib/$f.o || exit 1; done && "
-                           "printf '!<arch>\\n' >lib/libc.a && cp lib/libc.a lib/libinfops.a",
+                           "printf '!<arch>\\n' >lib/libc.a && cp lib/libc.a lib/libinfops.a && cp lib/libc.a lib/libevent.a",
                            f->dir, cc ? cc : "cc", cc ? cc : "cc"), 0);
 }
 

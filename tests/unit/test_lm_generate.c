@@ -51,7 +51,7 @@ static void collect(void *user, const struct lm_event *e)
 static struct lm_generator *make(struct fake_model *f, uint32_t n_ctx, uint32_t max_seqs,
                                  uint32_t chunk, bool no_sharing)
 {
-    struct lm_generator_options o = {n_ctx, max_seqs, chunk, 99, no_sharing};
+    struct lm_generator_options o = {n_ctx, max_seqs, chunk, 99, no_sharing, false};
     struct lm_generator *g;
     struct infr_status st;
     if (lm_generator_create(&f->m, &fx.tok, &o, &g, &st)) fail_msg("%s", st.note);
@@ -543,7 +543,7 @@ static void test_refused(void **state)
     struct lm_request_desc d;
     struct infr_status st;
     struct lm_generator *g;
-    struct lm_generator_options o = {CTX, 1, 1, 0, false};
+    struct lm_generator_options o = {CTX, 1, 1, 0, false, false};
     fake_init(&f, N_VOCAB, 2, P, 0);
     assert_int_equal(lm_generator_create(&f.m, &fx.tok, &o, &g, &st), INFR_BAD_INPUT);
     assert_string_equal(st.note, "the KV cache holds 16 tokens, less than a context of 256");
