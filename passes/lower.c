@@ -163,13 +163,14 @@ static struct ir_op *find_anchor(const struct ir_block *body)
 
 struct lp_kernel *lower_group(struct ir_module *m, struct ir_op *group, const struct target_level *level,
                               const struct lp_kernel *like, const struct ir_const **operand_consts, struct plan_pack *packs,
-                              struct diag_sink *diag)
+                              struct knob_uses *knobs, struct diag_sink *diag)
 {
     struct lower_ctx l = {.m = m, .group = group, .body = group->regions[0], .yield = group->regions[0]->last,
-                          .level = level, .diag = diag, .packs = packs, .operand_consts = operand_consts};
+                          .level = level, .diag = diag, .packs = packs, .operand_consts = operand_consts, .knobs = knobs};
     l.anchor = find_anchor(l.body);
     for (size_t i = 0; i < ARRAY_LEN(lower_table); i++) {
         lower_start(&l);
+        if (knobs) knobs->n = 0;
         for (size_t d = 0; like && d < like->dims.n; d++) lp_dim_param(l.k, like->dims.v[d]);
         enum lower_result r = lower_table[i](&l);
         if (r == LOWER_DONE && !l.e.failed) {

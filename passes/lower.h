@@ -13,6 +13,7 @@
 #include "ir/plan.h"
 #include "ir/target.h"
 #include "passes/expr.h"
+#include "passes/knobs.h"
 
 /* One group on its way to a kernel for one level. */
 struct lower_ctx {
@@ -27,6 +28,7 @@ struct lower_ctx {
     struct expr_ctx e;
     struct plan_pack *packs; /* one an operand: schedules fill in those of constant operands */
     const struct ir_const **operand_consts; /* one an operand: NULL when it is no constant */
+    struct knob_uses *knobs; /* NULL: the cost model decides, nothing is recorded */
 };
 
 enum lower_result { LOWER_DONE, LOWER_NOT_MINE, LOWER_FAILED };
@@ -55,7 +57,18 @@ bool lower_tile_epilogue_ok(const struct lower_ctx *l);
 struct lp_value *lower_tile_epilogue(struct lower_ctx *l, struct lp_value *v, struct lp_value *const *idx, int row_axis,
                                      struct lp_value *nrows, struct lp_value *ncols);
 
+/*
+ * A choice of the schedule: what was decided from outside, else dflt, the cost model's. alternatives: what else is worth a
+ * measurement. The kernel's bits and packing must be the same for every value (passes/knobs.h).
+ */
+int64_t lower_knob(struct lower_ctx *l, enum knob k, int64_t dflt, const int64_t *alternatives, int n);
+/* tile_shape as a knob. */
+void lower_tile(struct lower_ctx *l, int elem_bytes, int panel, const struct dim *n_rows, bool pairwise, int *mr, int *nr);
+
 /* Lowers all of m (after pass_group) for the levels wanted (mask of 1 << isa). NULL after diagnostics. */
 struct plan *lower_module(struct ir_module *m, const struct target *t, unsigned isa_mask, struct diag_sink *diag);
+/* The same with a say in the knobs; chooser NULL: none. */
+struct plan *lower_module_tuned(struct ir_module *m, const struct target *t, unsigned isa_mask, const struct knob_chooser *chooser,
+                                struct diag_sink *diag);
 
 #endif

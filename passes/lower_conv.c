@@ -12,9 +12,8 @@
  * A slice is one output row by one panel. Depthwise convolutions (one input channel a group) are vectors over channels.
  */
 #include "passes/lower.h"
-#include "passes/tile_shape.h"
 
-#define PREFETCH_BYTES 2048 /* how far ahead of the K loop packed weights are asked for */
+#define PREFETCH_BYTES 2048 /* how far ahead of the K loop packed weights are asked for, unless tuned */
 #define K_PART 256 /* longest partial sum where the whole is 3 times that: see passes/lower_matmul.c */
 
 struct conv {
@@ -26,6 +25,7 @@ struct conv {
     int64_t kernel[3], strides[3], dilations[3];
     int xb, wb, bias;          /* buffers; bias -1: none */
     int panel, nr, mr;
+    int64_t prefetch;          /* bytes ahead, 0: none */
     bool merged;               /* the view's last axes (kx, c) are one */
     enum dtype acc;
 };
@@ -137,7 +137,7 @@ static void prefetch_weights(struct conv *c, const struct place *p, struct lp_va
 {
     struct lp_builder *b = &c->e->b;
     struct lp_value *idx[8];
-    int at = 0, elem = (int)dtype_bytes(c->w->dtype), ahead = PREFETCH_BYTES / (c->panel * elem);
+    int at = 0, elem = (int)dtype_bytes(c->w->dtype), ahead = (int)c->prefetch / (c->panel * elem);
     idx[at++] = p->group, idx[at++] = p->panel;
     for (int i = 0; i < c->n - (c->merged ? 1 : 0); i++) idx[at++] = k[i];
     idx[at++] = lp_binary(b, LP_OP_ADD, ch, lp_index(b, ahead));
@@ -154,7 +154,7 @@ static struct lp_value *contract_run(struct conv *c, const struct place *p, stru
     struct expr_ctx *e = c->e;
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, 1, 1, &acc);
     struct lp_value *ch = loop->regions[0]->args[0];
-    prefetch_weights(c, p, k, ch);
+    if (c->prefetch) prefetch_weights(c, p, k, ch);
     struct lp_value *next = lp_mma(&e->b, loop->regions[0]->args[1], load_pixels(c, p, k, ch), load_weights(c, p, k, ch), 1);
     expr_for_end(e, loop, &next);
     return loop->results[0];
@@ -335,7 +335,9 @@ enum lower_result lower_conv(struct lower_ctx *l)
     bool depthwise = c.groups > 1 && c.cg == 1 && c.og == 1;
     c.merged = !depthwise && c.groups == 1 && c.dilations[c.n - 1] == 1;
     c.panel = depthwise ? 64 : c.og > 32 ? 64 : c.og > 16 ? 32 : 16;
-    tile_shape(l->level, (int)dtype_bytes(c.acc), c.panel, c.out->dims[c.n], depthwise, &c.mr, &c.nr);
+    static const int64_t prefetches[] = {0, 1024, 4096, 8192};
+    lower_tile(l, (int)dtype_bytes(c.acc), c.panel, c.out->dims[c.n], depthwise, &c.mr, &c.nr);
+    if (!depthwise) c.prefetch = lower_knob(l, KNOB_PREFETCH, PREFETCH_BYTES, prefetches, 4);
     set_view(&c);
     if (depthwise) pack_depthwise(&c);
     else pack_weights(&c);

@@ -11,9 +11,8 @@
  * partial sums: results do not depend on M, on slices or threads.
  */
 #include "passes/lower.h"
-#include "passes/tile_shape.h"
 
-#define PREFETCH_BYTES 2048 /* how far ahead of the K loop a packed panel is asked for */
+#define PREFETCH_BYTES 2048 /* how far ahead of the K loop a packed panel is asked for, unless tuned */
 #define QUANT_PREFETCH_BYTES 8192 /* the same for encoded weights, which few rows read at the speed of memory */
 #define K_PART 256 /* a partial sum's steps: a chain of 9,216 loses 7 bits, 36 chains of 256 lose 4; costs 1% */
 #define MAX_UNPACKED_BYTES (8 << 20) /* of an encoded panel taken apart in a worker's scratch memory */
@@ -37,6 +36,7 @@ struct mm {
     int unpacked_buf;                /* stack buffer [K, 64]: the panel's weights while many rows use them */
     bool unpacked;                   /* they are in it */
     int mr, nr;
+    int64_t prefetch;                /* bytes ahead, 0: none */
     enum dtype acc;
     struct lp_value *batch[IR_MAX_RANK]; /* coordinates of the batch axes, when not flat */
 };
@@ -128,7 +128,7 @@ static struct lp_value *load_b(struct mm *t, struct lp_value *panel, int col, st
 static void prefetch_b(struct mm *t, struct lp_value *panel, int col, struct lp_value *k)
 {
     struct lp_builder *b = &t->l->e.b;
-    int elem = (int)dtype_bytes(ir_operand(t->l->anchor, 1)->type.dtype), ahead = PREFETCH_BYTES / (t->panel * elem);
+    int elem = (int)dtype_bytes(ir_operand(t->l->anchor, 1)->type.dtype), ahead = (int)t->prefetch / (t->panel * elem);
     struct lp_value *idx[3] = {panel, lp_binary(b, LP_OP_ADD, k, lp_index(b, ahead)), NULL};
     for (int c = 0; c < t->nr; c += 64 / elem) {
         idx[2] = lp_index(b, col + c);
@@ -243,8 +243,8 @@ static struct lp_value *contract_quant(struct mm *t, struct lp_value *row, int r
     struct lp_value *i = loop->regions[0]->args[0];
     acc = loop->regions[0]->args[1];
     int elem = (int)dtype_bytes(q->dtype);
-    struct lp_value *ahead[4] = {panel, g, lp_binary(b, LP_OP_ADD, i, lp_index(b, QUANT_PREFETCH_BYTES / (64 * elem))), lp_index(b, col)};
-    lp_prefetch(b, t->b, ahead);
+    struct lp_value *ahead[4] = {panel, g, lp_binary(b, LP_OP_ADD, i, lp_index(b, t->prefetch / (64 * elem))), lp_index(b, col)};
+    if (t->prefetch) lp_prefetch(b, t->b, ahead);
     load_q(t, panel, col, g, i, w);
     struct lp_value *base = expr_imul(e, g, lp_index(b, t->group));
     for (int k = 0; k < (t->nibbles ? 2 : 1); k++) {
@@ -270,7 +270,7 @@ static struct lp_value *contract_range(struct mm *t, const struct tile *at, stru
     struct expr_ctx *e = &t->l->e;
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, 1, 1, &acc);
     struct lp_value *k = loop->regions[0]->args[0];
-    if (t->packed) prefetch_b(t, at->panel, at->col, k);
+    if (t->packed && t->prefetch) prefetch_b(t, at->panel, at->col, k);
     struct lp_value *a = load_a(t, at->row, k, at->rows, at->nrows), *b = load_b(t, at->panel, at->col, k, at->ncols);
     struct lp_value *next = lp_mma(&e->b, loop->regions[0]->args[1], a, b, 1);
     expr_for_end(e, loop, &next);
@@ -484,6 +484,24 @@ static void flatten(struct mm *t)
     }
 }
 
+/* ---- what a tuner may change ---- */
+
+static int64_t prefetch_bytes(struct mm *t)
+{
+    static const int64_t dense[] = {0, 1024, 4096, 8192}, quant[] = {4096, 12288, 16384, 0};
+    return lower_knob(t->l, KNOB_PREFETCH, t->quant ? QUANT_PREFETCH_BYTES : PREFETCH_BYTES, t->quant ? quant : dense, 4);
+}
+
+/* A multiple of MR; the cut decides only who does which rows. */
+static int64_t row_block_rows(struct mm *t)
+{
+    static const int64_t others[] = {48, 192, 384};
+    int64_t dflt = t->quant ? QUANT_ROW_BLOCK : ROW_BLOCK;
+    bool cut = !dim_is_const(t->m) || t->m->value > others[0]; /* fewer rows are one slice either way */
+    int64_t rows = cut ? lower_knob(t->l, KNOB_ROW_BLOCK, dflt, others, 3) : dflt;
+    return rows < t->mr ? t->mr : rows / t->mr * t->mr;
+}
+
 /* ---- experts ---- */
 
 /* The choice (row, pick) by the panel: the expert's number is clamped, so that no id reads beyond the weights. */
@@ -561,7 +579,8 @@ static enum lower_result lower_experts(struct mm *t)
     struct dim_ctx *dc = l->m->dims;
     t->ids = lower_operand_of(l, ir_operand(l->anchor, 1));
     t->m = dim_const(dc, 1), t->panel = 64;
-    tile_shape(l->level, 4, t->panel, t->m, false, &t->mr, &t->nr);
+    lower_tile(l, 4, t->panel, t->m, false, &t->mr, &t->nr);
+    t->prefetch = prefetch_bytes(t);
     const struct dim *const *dims = ir_operand(l->anchor, 1)->type.dims;
     const struct dim *choices = dim_mul(dc, dims[0], dims[1]), *experts = dim_const(dc, ir_attr_int(l->anchor, "experts", 1));
     lower_set_slices(l, dim_mulc(dc, dim_min(dc, choices, experts), t->matrix_panels));
@@ -597,11 +616,12 @@ enum lower_result lower_matmul(struct lower_ctx *l)
     if (t.flat) flatten(&t);
     int64_t n = dim_is_const(t.n) ? t.n->value : 64;
     t.panel = n > 32 || t.quant ? 64 : n > 16 ? 32 : 16;
-    tile_shape(l->level, (int)dtype_bytes(t.acc), t.panel, t.m, false, &t.mr, &t.nr);
+    lower_tile(l, (int)dtype_bytes(t.acc), t.panel, t.m, false, &t.mr, &t.nr);
+    if (t.packed) t.prefetch = prefetch_bytes(&t);
     if (t.packed && !t.quant) pack_b(&t);
     else if (!t.packed) t.panel = t.nr;
     const struct dim *panels = dim_ceildiv(dc, t.n, dim_const(dc, t.panel));
-    int64_t row_block = (t.quant ? QUANT_ROW_BLOCK : ROW_BLOCK) / t.mr * t.mr;
+    int64_t row_block = row_block_rows(&t);
     const struct dim *blocks = dim_ceildiv(dc, t.m, dim_const(dc, row_block));
     const struct dim *slices = dim_mul(dc, panels, blocks);
     struct lp_value *s = lower_slice(l), *block = e->zero, *panel = s;

@@ -16,6 +16,7 @@ struct lowerer {
     const struct target *t;
     unsigned isa_mask;
     struct diag_sink *diag;
+    const struct knob_chooser *chooser; /* NULL: none */
     struct plan *p;
     struct map bufs;    /* ir_value id -> buffer + 1 */
     struct map kernels; /* canonical text of all levels -> kernel + 1 */
@@ -128,6 +129,17 @@ static int state_operand(const struct ir_op *group)
     return -1;
 }
 
+/* The kernel of one level; lowered once more when the chooser wants other knobs than the cost model. */
+static struct lp_kernel *lower_level(struct lowerer *w, struct ir_op *group, const struct target_level *lv, const struct lp_kernel *like,
+                                     const struct ir_const **consts, struct plan_pack *packs)
+{
+    struct knob_uses uses = {0}, again = {0};
+    struct lp_kernel *k = lower_group(w->m, group, lv, like, consts, packs, w->chooser ? &uses : NULL, w->diag);
+    if (!k || !uses.n || !w->chooser->choose(w->chooser->context, lv, k, &uses, &again.given)) return k;
+    lp_kernel_destroy(k);
+    return lower_group(w->m, group, lv, like, consts, packs, &again, w->diag);
+}
+
 static bool lower_launch(struct lowerer *w, struct ir_op *group, struct plan_block *out)
 {
     struct arena *a = &w->p->arena;
@@ -147,7 +159,7 @@ static bool lower_launch(struct lowerer *w, struct ir_op *group, struct plan_blo
     for (int i = 0; ok && i < w->t->n_levels; i++) {
         const struct target_level *lv = &w->t->levels[i];
         if (!(w->isa_mask >> lv->isa & 1)) continue;
-        struct lp_kernel *lp = lower_group(w->m, group, lv, like, consts, packs, w->diag);
+        struct lp_kernel *lp = lower_level(w, group, lv, like, consts, packs);
         k.levels[lv->isa] = lp;
         ok = lp != NULL;
         if (!ok) break;
@@ -230,7 +242,13 @@ static bool lower_block(struct lowerer *w, struct ir_block *b, const int *result
 
 struct plan *lower_module(struct ir_module *m, const struct target *t, unsigned isa_mask, struct diag_sink *diag)
 {
-    struct lowerer w = {.m = m, .t = t, .isa_mask = isa_mask, .diag = diag, .p = plan_create(m)};
+    return lower_module_tuned(m, t, isa_mask, NULL, diag);
+}
+
+struct plan *lower_module_tuned(struct ir_module *m, const struct target *t, unsigned isa_mask, const struct knob_chooser *chooser,
+                                struct diag_sink *diag)
+{
+    struct lowerer w = {.m = m, .t = t, .isa_mask = isa_mask, .diag = diag, .chooser = chooser, .p = plan_create(m)};
     struct arena *a = &w.p->arena;
     map_init(&w.bufs, a);
     map_init(&w.kernels, a);

@@ -15,4 +15,16 @@
 void tile_shape(const struct target_level *level, int elem_bytes, int panel, const struct dim *rows, bool pairwise, int *mr,
                 int *nr);
 
+struct tile_choice {
+    int mr, nr;
+    double cost;
+};
+
+/* The shapes that the same model holds for the best, cheapest first: at most `most` of those within a half more of the least cost. */
+int tile_shapes(const struct target_level *level, int elem_bytes, int panel, const struct dim *rows, bool pairwise,
+                struct tile_choice *out, int most);
+
+/* Does this shape fit into the registers of the level, the panel and the number of rows? */
+bool tile_fits(const struct target_level *level, int elem_bytes, int panel, const struct dim *rows, bool pairwise, int mr, int nr);
+
 #endif
