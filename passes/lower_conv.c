@@ -14,7 +14,7 @@
 #include "passes/lower.h"
 
 #define PREFETCH_BYTES 2048 /* how far ahead of the K loop packed weights are asked for, unless tuned */
-#define K_PART 256 /* longest partial sum where the whole is 3 times that: see passes/lower_matmul.c */
+#define K_PART 64 /* longest partial sum where the whole is 3 times that: see passes/lower_matmul.c */
 
 struct conv {
     struct lower_ctx *l;
