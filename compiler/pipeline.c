@@ -42,10 +42,14 @@ static bool read_consts(const struct options *o, struct arena *a, struct import_
 /* --kv and --context, for language models. */
 static bool read_lm_options(const struct options *o, struct import_options *io, struct diag_sink *diag)
 {
+    static const struct {
+        const char *name;
+        enum dtype dtype;
+    } caches[] = {{"f16", DT_F16}, {"bf16", DT_BF16}, {"f32", DT_F32}, {"f8", DT_F8E4M3FN}, {"q8", DT_I8}, {"q4", DT_I4}};
     const char *kv = option_value(o, OPT_KV, "f16");
-    io->kv_dtype = dtype_find(kv, strlen(kv));
-    if (io->kv_dtype != DT_F16 && io->kv_dtype != DT_BF16 && io->kv_dtype != DT_F32)
-        return diag_report(diag, DIAG_OPTION, NULL, "--kv=%s: the caches can be f16, bf16 or f32", kv);
+    for (size_t i = 0; i < ARRAY_LEN(caches); i++)
+        if (!strcmp(kv, caches[i].name)) io->kv_dtype = caches[i].dtype;
+    if (io->kv_dtype == DT_NONE) return diag_report(diag, DIAG_OPTION, NULL, "--kv=%s: the caches can be f16, bf16, f32, f8, q8 or q4", kv);
     return option_int(o, OPT_CONTEXT, 1, INT64_C(1) << 31, 0, &io->context, diag);
 }
 

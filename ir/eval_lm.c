@@ -4,11 +4,12 @@
 #include "ir/eval_impl.h"
 #include "ir/eval_table.h"
 #include "ir/math_ref.h"
+#include "ir/smallfloat.h"
 
 /* The driver gives the result operand 0's memory; called otherwise, the state is copied first. */
 bool eval_kv_write(struct eval_call *c)
 {
-    if (!eval_need(c, 0, EVAL_FLOAT, 4) || !eval_need(c, 1, EVAL_FLOAT, 3) || !eval_need(c, 2, EVAL_INT, 1)) return false;
+    if (!eval_need(c, 0, EVAL_FLOAT | EVAL_INT, 4) || !eval_need(c, 1, EVAL_FLOAT | EVAL_INT, 3) || !eval_need(c, 2, EVAL_INT, 1)) return false;
     const struct ir_tensor *state = &c->in[0], *rows = &c->in[1], *slots = &c->in[2];
     int64_t n = rows->dims[0], row = rows->dims[1] * rows->dims[2], all = state->dims[0] * state->dims[1];
     if (!eval_expect(c, 0, state->dtype, 4, state->dims)) return false;
@@ -22,6 +23,8 @@ bool eval_kv_write(struct eval_call *c)
         for (int64_t i = 0; i < row; i += EVAL_BLOCK) {
             int64_t k = row - i < EVAL_BLOCK ? row - i : EVAL_BLOCK;
             eval_load(rows->dtype, rows->data, t * row + i, 1, k, block);
+            for (int64_t j = 0; j < k && state->dtype == DT_F8E4M3FN; j++)
+                block[j].f = eval_max_f64(eval_min_f64(block[j].f, F8E4M3FN_MAX), -F8E4M3FN_MAX);
             eval_store(state->dtype, c->out[0].data, slot * row + i, 1, k, block);
         }
     }
@@ -32,6 +35,7 @@ bool eval_kv_write(struct eval_call *c)
 
 struct attention {
     const struct ir_tensor *q, *k, *v, *at, *seq, *pages;
+    const struct ir_tensor *k_scale, *v_scale; /* NULL: the cache holds floats */
     struct ir_tensor *out;
     int64_t page, heads, kv_heads, width, v_width, v_row, window;
     double scale, softcap;
@@ -45,6 +49,23 @@ static int64_t row_at(const struct attention *a, int64_t seq, int64_t pos, int64
     return (page * a->page + pos % a->page) * a->kv_heads + kv_head;
 }
 
+/* Row `r` (a position of a head) of a cache, n elements; in blocks of q * scale where there is a scale. */
+static void load_row(const struct ir_tensor *cache, const struct ir_tensor *scale, int64_t r, int64_t n, union eval_lane *out)
+{
+    int64_t stored = cache->dims[3];
+    if (!scale) {
+        eval_load(cache->dtype, cache->data, r * stored, 1, n, out);
+        return;
+    }
+    bool nibbles = cache->dtype == DT_U8;
+    int64_t blocks = scale->dims[3], bytes = stored / blocks, block = nibbles ? 2 * bytes : bytes;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = i % block, q = eval_get_i(cache, r * stored + i / block * bytes + at % bytes);
+        if (nibbles) q = (at < bytes ? q & 15 : q >> 4) - 8;
+        out[i].f = (double)q * eval_get_f(scale, r * blocks + i / block);
+    }
+}
+
 static void attend(const struct attention *a, union eval_lane *mem, int64_t t, int64_t head)
 {
     int64_t last = eval_get_i(a->at, t), seq = eval_get_i(a->seq, t), kv = head / (a->heads / a->kv_heads);
@@ -55,7 +76,7 @@ static void attend(const struct attention *a, union eval_lane *mem, int64_t t, i
     eval_load(a->q->dtype, a->q->data, (t * a->heads + head) * a->width, 1, a->width, q);
     for (int64_t p = first; p <= last; p++) {
         double dot = 0;
-        eval_load(a->k->dtype, a->k->data, row_at(a, seq, p, kv) * a->width, 1, a->width, row);
+        load_row(a->k, a->k_scale, row_at(a, seq, p, kv), a->width, row);
         for (int64_t i = 0; i < a->width; i++) dot += q[i].f * row[i].f;
         dot *= a->scale;
         if (a->softcap > 0) dot = a->softcap * ref_tanh(dot / a->softcap);
@@ -65,7 +86,7 @@ static void attend(const struct attention *a, union eval_lane *mem, int64_t t, i
     for (int64_t p = first; p <= last; p++) {
         double e = ref_exp(score[p - first].f - top);
         total += e;
-        eval_load(a->v->dtype, a->v->data, row_at(a, seq, p, kv) * a->v_row, 1, a->v_width, row);
+        load_row(a->v, a->v_scale, row_at(a, seq, p, kv), a->v_width, row);
         for (int64_t i = 0; i < a->v_width; i++) sum[i].f += e * row[i].f;
     }
     for (int64_t i = 0; i < a->v_width && last >= 0; i++) sum[i].f /= total;
@@ -103,9 +124,20 @@ static bool check_pages(struct eval_call *c, struct attention *a)
     return true;
 }
 
+/* Elements of a row of operand i, a cache, whose scale is operand `scale`; -1 when they do not fit. */
+static int64_t cache_width(const struct eval_call *c, int i, int scale)
+{
+    const struct ir_tensor *t = &c->in[i], *s = eval_in(c, scale);
+    if (dtype_is_float(t->dtype)) return s ? -1 : t->dims[3];
+    if (!s || s->rank != 4 || !dtype_is_float(s->dtype) || memcmp(t->dims, s->dims, 3 * sizeof *t->dims)) return -1;
+    if ((t->dtype != DT_U8 && t->dtype != DT_I8) || s->dims[3] < 1 || t->dims[3] % s->dims[3]) return -1;
+    return t->dims[3] * (t->dtype == DT_U8 ? 2 : 1);
+}
+
 bool eval_paged_attention(struct eval_call *c)
 {
-    if (!eval_need(c, 0, EVAL_FLOAT, 3) || !eval_need(c, 1, EVAL_FLOAT, 4) || !eval_need(c, 2, EVAL_FLOAT, 4) ||
+    const unsigned stored = EVAL_FLOAT | EVAL_INT;
+    if (!eval_need(c, 0, EVAL_FLOAT, 3) || !eval_need(c, 1, stored, 4) || !eval_need(c, 2, stored, 4) ||
         !eval_need(c, 3, EVAL_INT, 1) || !eval_need(c, 4, EVAL_INT, 1) || !eval_need(c, 5, EVAL_INT, 2))
         return false;
     struct attention a = {.q = &c->in[0], .k = &c->in[1], .v = &c->in[2], .at = &c->in[3], .seq = &c->in[4], .pages = &c->in[5], .out = &c->out[0]};
@@ -114,14 +146,16 @@ bool eval_paged_attention(struct eval_call *c)
     a.heads = a.q->dims[1];
     a.kv_heads = a.k->dims[2];
     a.width = a.q->dims[2];
-    a.v_row = a.v->dims[3];
+    a.k_scale = eval_in(c, 6);
+    a.v_scale = eval_in(c, 7);
+    a.v_row = cache_width(c, 2, 7);
     a.v_width = v_dim ? v_dim : a.v_row;
     a.window = ir_attr_int(c->op, "window", 0);
     a.scale = ir_attr_float(c->op, "scale", 1);
     a.softcap = ir_attr_float(c->op, "softcap", 0);
     int64_t dims[3] = {rows, a.heads, a.v_width};
     if (!eval_expect(c, 0, a.q->dtype, 3, dims)) return false;
-    if (a.k->dims[3] != a.width || memcmp(a.k->dims, a.v->dims, 3 * sizeof *a.k->dims) || a.v_width > a.v_row || a.page < 1 ||
+    if (cache_width(c, 1, 6) != a.width || memcmp(a.k->dims, a.v->dims, 3 * sizeof *a.k->dims) || a.v_width > a.v_row || a.page < 1 ||
         a.kv_heads < 1 || a.heads % a.kv_heads || a.at->dims[0] != rows || a.seq->dims[0] != rows)
         return eval_fail(c, DIAG_SHAPE_MISMATCH, "the operands do not fit together");
     if (!check_pages(c, &a)) return false;

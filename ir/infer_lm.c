@@ -8,8 +8,8 @@ bool infer_kv_write(struct ir_module *m, struct ir_op *op)
 {
     const struct ir_type *state = infer_type(op, 0), *rows = infer_type(op, 1), *slots = infer_type(op, 2);
     if (!infer_rank(m, op, 0, 4) || !infer_rank(m, op, 1, 3) || !infer_rank(m, op, 2, 1) ||
-        !infer_class(m, op, 0, INFER_FLOAT) || !infer_class(m, op, 1, INFER_FLOAT) ||
-        !infer_dtype(m, op, 2, DT_I64) ||
+        !infer_class(m, op, 0, INFER_NUMBER) || !infer_class(m, op, 1, dtype_is_int(state->dtype) ? INFER_INT : INFER_FLOAT) ||
+        (dtype_is_int(state->dtype) && !infer_dtype(m, op, 1, state->dtype)) || !infer_dtype(m, op, 2, DT_I64) ||
         !infer_eq(m, op, rows->dims[0], slots->dims[0], "rows and slots") ||
         !infer_eq(m, op, rows->dims[1], state->dims[2], "heads of rows and state") ||
         !infer_eq(m, op, rows->dims[2], state->dims[3], "width of rows and state"))
@@ -19,36 +19,61 @@ bool infer_kv_write(struct ir_module *m, struct ir_op *op)
     return infer_set(m, op, 0, state->dtype, 4, state->dims);
 }
 
+/* Elements of a row of operand i, a cache; operand `scale` holds the scales of its blocks when it stores integers. */
+static const struct dim *cache_width(struct ir_module *m, struct ir_op *op, int i, int scale)
+{
+    const struct ir_type *t = infer_type(op, i);
+    if (!infer_class(m, op, i, INFER_NUMBER)) return NULL;
+    bool given = scale < op->n_operands && ir_operand(op, scale);
+    if (dtype_is_float(t->dtype)) {
+        if (given) infer_fail(m, op, DIAG_SHAPE_MISMATCH, "operand %d scales a cache of floats", scale);
+        return given ? NULL : t->dims[3];
+    }
+    if (!infer_dtype(m, op, i, t->dtype == DT_U8 ? DT_U8 : DT_I8)) return NULL;
+    if (!given) infer_fail(m, op, DIAG_SHAPE_MISMATCH, "operand %d stores integers: it has no scale", i);
+    if (!given || !infer_rank(m, op, scale, 4) || !infer_class(m, op, scale, INFER_FLOAT)) return NULL;
+    const struct ir_type *s = infer_type(op, scale);
+    for (int d = 0; d < 3; d++)
+        if (!infer_eq(m, op, t->dims[d], s->dims[d], "a cache and its scales")) return NULL;
+    if (!dim_is_const(t->dims[3]) || !dim_is_const(s->dims[3]) || s->dims[3]->value < 1 || t->dims[3]->value % s->dims[3]->value) {
+        infer_fail(m, op, DIAG_SHAPE_MISMATCH, "the rows of operand %d are not whole blocks", i);
+        return NULL;
+    }
+    return t->dtype == DT_U8 ? dim_mulc(m->dims, t->dims[3], 2) : t->dims[3];
+}
+
 /* Shapes of the two caches and of the vectors that say where things are. */
-static bool check_cache(struct ir_module *m, struct ir_op *op)
+static bool check_cache(struct ir_module *m, struct ir_op *op, const struct dim **out_v_width)
 {
     const struct ir_type *q = infer_type(op, 0), *k = infer_type(op, 1), *v = infer_type(op, 2);
     if (!infer_rank(m, op, 0, 3) || !infer_rank(m, op, 1, 4) || !infer_rank(m, op, 2, 4) ||
         !infer_rank(m, op, 3, 1) || !infer_rank(m, op, 4, 1) || !infer_rank(m, op, 5, 2))
         return false;
-    for (int i = 0; i < 3; i++)
-        if (!infer_class(m, op, i, INFER_FLOAT)) return false;
+    const struct dim *k_width = cache_width(m, op, 1, 6);
+    *out_v_width = k_width ? cache_width(m, op, 2, 7) : NULL;
+    if (!*out_v_width || !infer_class(m, op, 0, INFER_FLOAT)) return false;
     for (int i = 3; i < 6; i++)
         if (!infer_dtype(m, op, i, DT_I32)) return false;
     if (!dim_is_const(k->dims[1]) || k->dims[1]->value < 1)
         return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "the page size must be a positive constant");
     for (int i = 0; i < 3; i++)
         if (!infer_eq(m, op, k->dims[i], v->dims[i], "pages, page sizes and heads of K and V")) return false;
-    return infer_eq(m, op, q->dims[2], k->dims[3], "width of q and K") &&
+    return infer_eq(m, op, q->dims[2], k_width, "width of q and K") &&
            infer_eq(m, op, infer_type(op, 3)->dims[0], q->dims[0], "positions and rows of q") &&
            infer_eq(m, op, infer_type(op, 4)->dims[0], q->dims[0], "seq_of and rows of q");
 }
 
 bool infer_paged_attention(struct ir_module *m, struct ir_op *op)
 {
-    const struct ir_type *q = infer_type(op, 0), *k = infer_type(op, 1), *v = infer_type(op, 2);
+    const struct ir_type *q = infer_type(op, 0), *k = infer_type(op, 1);
+    const struct dim *width = NULL;
     int64_t window, v_dim;
-    if (!check_cache(m, op) || !infer_real(m, op, "scale", -DBL_MAX, DBL_MAX) ||
+    if (!check_cache(m, op, &width) || !infer_real(m, op, "scale", -DBL_MAX, DBL_MAX) ||
         !infer_real(m, op, "softcap", 0.0, DBL_MAX) ||
         !infer_int(m, op, "window", 0, INT32_MAX, 0, &window) ||
         !infer_int(m, op, "v_dim", 0, INT32_MAX, 0, &v_dim))
         return false;
-    const struct dim *heads = q->dims[1], *kv_heads = k->dims[2], *width = v->dims[3];
+    const struct dim *heads = q->dims[1], *kv_heads = k->dims[2];
     if (!dim_is_const(heads) || !dim_is_const(kv_heads) || kv_heads->value < 1 ||
         heads->value % kv_heads->value)
         return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "heads of q must be a multiple of the caches' heads");

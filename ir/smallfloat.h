@@ -6,6 +6,8 @@
 
 #include "runtime/abi/dtype.h"
 
+#define F8E4M3FN_MAX 448.0
+
 /* p: dtype_bytes(d) bytes (f4: the low half of one byte). d must be a float type. */
 double float_decode(enum dtype d, const void *p);
 /*

@@ -75,6 +75,12 @@ struct arch_hparams {
     struct arch_layer layer[ARCH_MAX_LAYERS];
 };
 
+/* A state and, where it stores blocks of integers, their scales. */
+struct arch_cache {
+    struct ir_value *rows, *scale; /* scale NULL: floats */
+    int64_t width;                 /* elements of a head */
+};
+
 /* Everything that one import passes around. */
 struct arch {
     const struct arch_row *row;
@@ -87,12 +93,12 @@ struct arch {
     struct ir_module *m;
     struct ir_func *f;
     struct ir_builder b;
-    enum dtype kv_dtype;
+    enum dtype kv_dtype;       /* of the caches; I8 and I4: blocks with a scale (arch_cache.c) */
     const struct dim *t, *r;   /* rows of the batch, rows whose results are wanted */
     struct ir_value *tokens, *positions, *seq_of, *slots, *page_table, *logit_rows;
     struct ir_value *last;     /* the last position that a row sees: positions, or of its sequence in an encoder */
     struct ir_value *cos, *sin, *local_cos, *local_sin; /* f32, see arch_rotate */
-    struct ir_value **k_cache, **v_cache; /* a layer; v_cache NULL where V is part of the K cache */
+    struct arch_cache *k_cache, *v_cache; /* a layer; v_cache[il].rows NULL where V is part of the K cache */
 };
 
 /* arch_hparams.c. Keys are given without the architecture's name in front: "attention.head_count". */
@@ -136,6 +142,8 @@ bool arch_add_caches(struct arch *a);
 struct ir_value *arch_attention(struct arch *a, int il, struct ir_value *x);
 struct ir_value *arch_latent(struct arch *a, int il, struct ir_value *x);
 struct ir_value *arch_ffn(struct arch *a, int il, struct ir_value *x);
+/* arch_cache.c: rows [T, H, D] stored at their slots; the states afterwards take the cache's place. */
+bool arch_cache_write(struct arch *a, struct arch_cache *cache, struct ir_value *rows);
 /* Stores k and v and attends. */
 struct ir_value *arch_attend(struct arch *a, int il, struct ir_value *q, struct ir_value *k, struct ir_value *v, double scale);
 

@@ -1,58 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Caches and attention of heads that have keys and values of their own (or share them in groups). */
+/* Attention of heads that have keys and values of their own (or share them in groups). */
 #include "compiler/import/arch.h"
-
-static struct ir_value *add_cache(struct arch *a, const char *what, int il, int64_t heads, int64_t width)
-{
-    struct dim_ctx *c = a->m->dims;
-    const struct dim *dims[4] = {dim_find_sym(c, "NP"), dim_const(c, ARCH_PAGE), dim_const(c, heads), dim_const(c, width)};
-    struct ir_value *v = ir_func_add_input(a->f, arena_printf(&a->g->arena, "%s.%d", what, il), ir_type_make(a->m, a->kv_dtype, 4, dims));
-    a->f->input_state[a->f->n_inputs - 1] = true;
-    return v;
-}
-
-/* With a latent, K holds it and the rotated part, for all heads; V is the latent. */
-static bool absorbs(struct arch *a, int il) { return (a->row->flags & ARCH_LATENT) && arch_has(a, arch_name(a, il, "attn_k_b"), ".weight"); }
-
-bool arch_add_caches(struct arch *a)
-{
-    const struct arch_hparams *h = &a->h;
-    a->k_cache = ARENA_ARRAY(&a->m->arena, struct ir_value *, h->layers);
-    a->v_cache = ARENA_ARRAY(&a->m->arena, struct ir_value *, h->layers);
-    for (int il = 0; il < h->layers; il++) {
-        int64_t heads = a->row->flags & ARCH_LATENT ? h->layer[il].heads : h->layer[il].kv_heads;
-        if (absorbs(a, il)) {
-            a->k_cache[il] = add_cache(a, "k_cache", il, 1, h->kv_rank + h->rot);
-            continue;
-        }
-        a->k_cache[il] = add_cache(a, "k_cache", il, heads, h->head_k);
-        a->v_cache[il] = add_cache(a, "v_cache", il, heads, h->head_v);
-    }
-    return true;
-}
-
-static struct ir_value *write(struct arch *a, struct ir_value *cache, struct ir_value *rows)
-{
-    struct ir_value *operands[3] = {cache, rows, a->slots};
-    struct ir_op *op = ir_build(&a->b, IR_OP_KV_WRITE, 3, operands, 0, NULL, 1);
-    return op ? ir_result(op, 0) : NULL;
-}
 
 struct ir_value *arch_attend(struct arch *a, int il, struct ir_value *q, struct ir_value *k, struct ir_value *v, double scale)
 {
     const struct arch_layer *l = &a->h.layer[il];
-    if (!q || !k || (!v && a->v_cache[il])) return NULL;
+    struct arch_cache *kc = &a->k_cache[il], *vc = a->v_cache[il].rows ? &a->v_cache[il] : kc;
+    if (!q || !k || (!v && vc != kc)) return NULL;
     arch_at_part(a, arch_name(a, il, "attention"));
-    struct ir_value *ks = write(a, a->k_cache[il], k), *vs = a->v_cache[il] ? write(a, a->v_cache[il], v) : ks;
-    struct ir_value *operands[6] = {q, ks, vs, a->last, a->seq_of, a->page_table};
+    if (!arch_cache_write(a, kc, k) || (vc != kc && !arch_cache_write(a, vc, v))) return NULL;
+    struct ir_value *operands[8] = {q, kc->rows, vc->rows, a->last, a->seq_of, a->page_table, kc->scale, vc->scale};
     struct ir_attr attrs[4] = {ir_a_float("scale", scale)};
     int n = 1;
     if (l->window) attrs[n++] = ir_a_int("window", l->window);
     if (a->h.attn_softcap > 0) attrs[n++] = ir_a_float("softcap", a->h.attn_softcap);
-    if (!a->v_cache[il]) attrs[n++] = ir_a_int("v_dim", a->h.kv_rank);
-    a->k_cache[il] = ks;
-    if (a->v_cache[il]) a->v_cache[il] = vs;
-    struct ir_op *op = ir_build(&a->b, IR_OP_PAGED_ATTENTION, 6, operands, n, attrs, 1);
+    if (vc == kc) attrs[n++] = ir_a_int("v_dim", a->h.kv_rank);
+    struct ir_op *op = ir_build(&a->b, IR_OP_PAGED_ATTENTION, kc->scale ? 8 : 6, operands, n, attrs, 1);
     return op ? ir_result(op, 0) : NULL;
 }
 

@@ -59,7 +59,7 @@ struct ir_value *arch_latent(struct arch *a, int il, struct ir_value *x)
     struct ir_value *k_rot = arch_rotate(a, arch_reshape(a, arch_part(a, kv, h->kv_rank, h->rot), 2, shared), l);
     struct ir_value *q_rot = arch_rotate(a, arch_part(a, q, nope, h->rot), l);
     q = arch_part(a, q, 0, nope);
-    if (!a->v_cache[il]) {
+    if (!a->v_cache[il].rows) {
         arch_at_part(a, arch_name(a, il, "attn_k_b"));
         q = join(a, per_head(a, arch_name(a, il, "attn_k_b.weight"), q, h->kv_rank), q_rot);
         struct ir_value *k = join(a, arch_reshape(a, c, 2, latent), k_rot);

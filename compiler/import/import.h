@@ -43,8 +43,8 @@ struct import_options {
      * the arena.
      */
     struct import_needs *needs;
-    /* Language models: element type of the KV cache (DT_NONE: f16), and the context that the engine
-     * is for (0: as trained). */
+    /* Language models: element type of the KV cache (DT_NONE: f16; I8 and I4: blocks with a scale), and
+     * the context that the engine is for (0: as trained). */
     enum dtype kv_dtype;
     int64_t context;
 };

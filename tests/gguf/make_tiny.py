@@ -216,6 +216,19 @@ def llama_k():  # rows of 256 elements
 
 
 @model
+def llama_wide():  # heads of 64 elements: two blocks of a cache in q8 and q4
+    m = begin("llama-wide", "llama", heads=4, kv=2, width=256)
+    m.key("rope.freq_base", F32, 1000.0)
+    m.key("rope.dimension_count", U32, m.head)
+    embed(m, True)
+    for il in range(m.layers):
+        norms(m, il)
+        attention(m, il)
+        ffn(m, il)
+    return m
+
+
+@model
 def llama_linear():
     m = llama_like("llama-linear")
     m.key("rope.scaling.type", STR, "linear")

@@ -40,6 +40,19 @@ same_answers_however_computed() {
 }
 t_check same-answers-however-computed same_answers_however_computed
 
+# Caches in blocks: the same, and smaller.
+caches_in_blocks() {
+    for kv in f32:256 q8:80 q4:48 f8:64; do
+        "$INFC" build chat.gguf --kv=${kv%:*} --target=x86-64-v3 -o small || return 1
+        ./small info | grep -q "KV cache ${kv#*:} bytes a token" || { ./small info >&2; return 1; }
+        set -- ./small generate -p "$prompt" -n 40 --seed 5 --json --logprobs 3
+        "$@" | $check answers >want && "$@" --chunk 7 --threads 1 | $check answers >got && cmp want got || return 1
+        "$@" --choices 4 | $check answers >want && "$@" --choices 4 --ctx 96 --kv-memory 24K --chunk 5 | $check answers >got && cmp want got || return 1
+    done
+    ! "$INFC" build chat.gguf --kv=q7 -o none 2>err2 && grep -q 'f32, f8, q8 or q4' err2
+}
+t_check caches-in-blocks caches_in_blocks
+
 choices_are_seeds_of_their_own() {
     answers --choices 3 >three && answers >one && [ "$(sed -n 1p three)" = "$(cat one)" ] &&
         [ "$(sort -u three | wc -l)" = 3 ]

@@ -43,7 +43,7 @@ static const struct target_level levels[] = {
 static const struct target test_target = {.name = "test", .levels = levels, .n_levels = 2};
 
 static char src[1024], folder[1024];
-static struct strbuf table;
+static struct strbuf table, kv_table;
 static bool no_python;
 
 static int setup(void **state)
@@ -55,11 +55,14 @@ static int setup(void **state)
     snprintf(folder, sizeof folder, "%s", tmp ? tmp : "/tmp");
     snprintf(path, sizeof path, "%s '%s/tests/gguf/make_tiny.py' --all '%s'", python && *python ? python : "python3", src, folder);
     no_python = system(path) != 0;
-    snprintf(path, sizeof path, "%s/tests/gguf/tiny.txt", src);
-    FILE *f = fopen(path, "rb");
-    if (!f) return -1;
-    for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;) strbuf_putn(&table, part, n);
-    fclose(f);
+    struct strbuf *const tables[] = {&table, &kv_table};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/tests/gguf/%s.txt", src, i ? "kv" : "tiny");
+        FILE *f = fopen(path, "rb");
+        if (!f) return -1;
+        for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;) strbuf_putn(tables[i], part, n);
+        fclose(f);
+    }
     return 0;
 }
 
@@ -67,6 +70,7 @@ static int teardown(void **state)
 {
     (void)state;
     strbuf_deinit(&table);
+    strbuf_deinit(&kv_table);
     return 0;
 }
 
@@ -322,6 +326,132 @@ static void test_chunks(void **state)
     }
 }
 
+/* ---- caches in other forms ---- */
+
+static const struct {
+    const char *name;
+    enum dtype dtype;
+} cache_forms[] = {{"f32", DT_F32}, {"bf16", DT_BF16}, {"q8", DT_I8}, {"q4", DT_I4}, {"f8", DT_F8E4M3FN}};
+
+/*
+ * A row of K that lies on the border between two steps may round either way, so outputs cannot agree to the last bits. They must
+ * agree to half of what the form itself does to them, which no other rounding would: it is noise.
+ */
+static double noise(const struct expected *e, const struct expected *exact)
+{
+    double sum = 0;
+    for (int i = 0; i < e->n_wanted; i++)
+        for (int k = 0; k < e->width; k++) sum += (e->wanted[i].v[k] - exact->wanted[i].v[k]) * (e->wanted[i].v[k] - exact->wanted[i].v[k]);
+    return sqrt(sum / (e->n_wanted * e->width));
+}
+
+/* "MODEL:FORM" of tests/gguf/kv.txt, a simulation in numpy (tests/gguf/kv_reference.py): evaluated and lowered. */
+static void check_cache(struct expected *e, const struct expected *exact)
+{
+    char *form = strchr(e->name, ':');
+    enum dtype kv = DT_NONE;
+    assert_non_null(form);
+    *form++ = 0;
+    for (size_t i = 0; i < ARRAY_LEN(cache_forms); i++)
+        if (!strcmp(form, cache_forms[i].name)) kv = cache_forms[i].dtype;
+    assert_true(kv != DT_NONE);
+    struct diag_sink sink;
+    struct pass_options options = {0};
+    double limit = 1e-4 * spread(e) + noise(e, exact) / 2;
+    diag_init(&sink);
+    struct ir_module *m = import_tiny(e->name, kv, &sink);
+    double whole = run(e, m, false, &sink), parts = run(e, m, true, &sink);
+    struct plan *p = pass_run_all(m, &options, &sink) ? lower_module(m, &test_target, 1u << INFR_ISA_V2 | 1u << INFR_ISA_V4, &sink) : NULL;
+    if (!p) diag_print_text(&sink, stderr);
+    assert_non_null(p);
+    double v4 = run_plan(e, m, p, INFR_ISA_V4, false, &sink), v2 = run_plan(e, m, p, INFR_ISA_V2, true, &sink);
+    if (getenv("INFC_TEST_VERBOSE"))
+        print_message("%s %s: evaluated %.2e, lowered %.2e and %.2e; limit %.2e\n", e->name, form, whole, v4, v2, limit);
+    if (!(whole <= limit && parts <= limit && v4 <= limit && v2 <= limit))
+        fail_msg("%s, cache in %s: %g %g %g %g differ from the simulation by more than %g", e->name, form, whole, parts, v4, v2, limit);
+    plan_destroy(p);
+    ir_module_destroy(m);
+    diag_deinit(&sink);
+}
+
+static void test_caches(void **state)
+{
+    const char *p = strbuf_get(&kv_table);
+    static struct expected e, exact;
+    int n = 0;
+    (void)state;
+    if (no_python) skip();
+    for (; next_expected(&p, &e); n++) {
+        if (strstr(e.name, ":f32")) exact = e;
+        check_cache(&e, &exact);
+    }
+    assert_int_equal(n, 10);
+}
+
+/* The outputs of a model's evaluator with caches in that form. */
+static void evaluate_form(const struct expected *e, enum dtype kv, float (*out)[MAX_WIDTH])
+{
+    struct diag_sink sink;
+    diag_init(&sink);
+    struct ir_module *m = import_tiny(e->name, kv, &sink);
+    run_chunks(e, MAX_ROWS, m, NULL, out, &sink);
+    ir_module_destroy(m);
+    diag_deinit(&sink);
+}
+
+/* Root of the mean square of the differences. */
+static double distance(float (*a)[MAX_WIDTH], float (*b)[MAX_WIDTH], int width)
+{
+    double sum = 0;
+    int n = 0;
+    for (; n < MAX_ROWS && (a[n][0] != 0 || b[n][0] != 0); n++)
+        for (int k = 0; k < width; k++) sum += ((double)a[n][k] - (double)b[n][k]) * ((double)a[n][k] - (double)b[n][k]);
+    return sqrt(sum / (n * width));
+}
+
+/* Every kind of attention reads every form: lowered as evaluated, and chunks change no bits. */
+static void check_cache_kind(const struct expected *e, enum dtype kv, float (*exact)[MAX_WIDTH])
+{
+    static float whole[MAX_ROWS][MAX_WIDTH], parts[MAX_ROWS][MAX_WIDTH], lowered[MAX_ROWS][MAX_WIDTH];
+    struct diag_sink sink;
+    struct pass_options options = {0};
+    diag_init(&sink);
+    memset(whole, 0, sizeof whole), memset(parts, 0, sizeof parts), memset(lowered, 0, sizeof lowered);
+    evaluate_form(e, kv, whole);
+    struct ir_module *m = import_tiny(e->name, kv, &sink);
+    struct plan *p = pass_run_all(m, &options, &sink) ? lower_module(m, &test_target, 1u << INFR_ISA_V4, &sink) : NULL;
+    if (!p) diag_print_text(&sink, stderr);
+    assert_non_null(p);
+    run_chunks(e, MAX_ROWS, m, p, lowered, &sink);
+    run_chunks(e, 7, m, p, parts, &sink);
+    double off = distance(whole, lowered, e->width), limit = 1e-4 * spread(e) + distance(whole, exact, e->width) / 2;
+    if (getenv("INFC_TEST_VERBOSE")) print_message("%s, %s: %.2e, limit %.2e\n", e->name, dtype_name(kv), off, limit);
+    if (!(off <= limit)) fail_msg("%s: lowered caches of %s differ by %g", e->name, dtype_name(kv), off);
+    if (memcmp(lowered, parts, sizeof parts)) fail_msg("%s: chunks change the bits of caches of %s", e->name, dtype_name(kv));
+    plan_destroy(p);
+    ir_module_destroy(m);
+    diag_deinit(&sink);
+}
+
+static void test_cache_kinds(void **state)
+{
+    static const char *const models[] = {"gemma3", "gemma2", "phi3", "deepseek2", "deepseek2-lite", "llama-quantised"};
+    static float exact[MAX_ROWS][MAX_WIDTH];
+    const char *p = strbuf_get(&table);
+    static struct expected e;
+    int n = 0;
+    (void)state;
+    if (no_python) skip();
+    while (next_expected(&p, &e))
+        for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+            if (strcmp(models[i], e.name)) continue;
+            memset(exact, 0, sizeof exact);
+            evaluate_form(&e, DT_F32, exact);
+            for (size_t k = 2; k < ARRAY_LEN(cache_forms); k++, n++) check_cache_kind(&e, cache_forms[k].dtype, exact);
+        }
+    assert_int_equal(n, 18);
+}
+
 /* The module survives its text form, states and encodings included. */
 static void test_text(void **state)
 {
@@ -420,7 +550,8 @@ static void test_smollm2(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_passes), cmocka_unit_test(test_lowered), cmocka_unit_test(test_chunks), cmocka_unit_test(test_text),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_passes), cmocka_unit_test(test_lowered), cmocka_unit_test(test_chunks),
+                                       cmocka_unit_test(test_caches), cmocka_unit_test(test_cache_kinds), cmocka_unit_test(test_text),
                                        cmocka_unit_test(test_smollm2)};
     return cmocka_run_group_tests_name("arch", tests, setup, teardown);
 }

@@ -150,6 +150,55 @@ static void test_experts(void **state)
     ir_module_destroy(m);
 }
 
+/* One position: the result is the row of V, taken out of its blocks by hand. q is anything. */
+static void check_blocks(const char *stored, int width, enum dtype dtype, const uint8_t *bytes, const double *want)
+{
+    char text[600];
+    uint16_t scales[2] = {0x3800, 0xC000}; /* 0.5 and -2 */
+    float q[4] = {1, 2, 3, 4};
+    int32_t zero[1] = {0};
+    (void)snprintf(text, sizeof text,
+                   "model \"m\" { func @main(%%v: %s[1, 1, 1, %d] state, %%d: f16[1, 1, 1, 2] state, %%q: f32[1, 1, 4], %%p: i32[1], %%t: "
+                   "i32[1, 1]) -> (y: f32[1, 1, 4]) { %%y = paged_attention %%q, %%v, %%v, %%p, %%p, %%t, %%d, %%d scale=1.0 return %%y } }",
+                   stored, width);
+    struct ir_tensor in[5] = {T(dtype, (void *)(uintptr_t)bytes, 4, 1, 1, 1, width), T(DT_F16, scales, 4, 1, 1, 1, 2), T(DT_F32, q, 3, 1, 1, 4),
+                              T(DT_I32, zero, 1, 1), T(DT_I32, zero, 2, 1, 1)},
+                     out;
+    struct ir_module *m = parse(text);
+    assert_true(ir_verify_module(m, &sink));
+    assert_true(ir_eval_func(m->funcs.v[0], in, &out, &arena, &sink));
+    for (int i = 0; i < 4; i++) assert_true((double)((float *)out.data)[i] == want[i]);
+    ir_module_destroy(m);
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    /* two blocks of two elements each */
+    check_blocks("i8", 4, DT_I8, (const uint8_t[]){3, 0x81, 127, 0xFF}, (const double[]){1.5, -63.5, -254, 2});
+    /* the same, a byte each: low half first; 8 is zero */
+    check_blocks("u8", 2, DT_U8, (const uint8_t[]){0xF0, 0x9A}, (const double[]){-4, 3.5, -4, -2});
+}
+
+/* f8 saturates; a NaN stays one. */
+static void test_write_f8(void **state)
+{
+    static const char text[] = "model \"m\" { func @main(%s: f8e4m3fn[1, 4, 1, 1] state, %r: f32[4, 1, 1], %at: i64[4]) -> "
+                               "(y: f8e4m3fn[1, 4, 1, 1]) { %w = kv_write %s, %r, %at return %w } }";
+    uint8_t cache[4] = {0};
+    float rows[4] = {1, 1e9f, -449, NAN};
+    int64_t at[4] = {0, 1, 2, 3};
+    struct ir_tensor in[3] = {T(DT_F8E4M3FN, cache, 4, 1, 4, 1, 1), T(DT_F32, rows, 3, 4, 1, 1), T(DT_I64, at, 1, 4)}, out;
+    (void)state;
+    struct ir_module *m = parse(text);
+    assert_true(ir_verify_module(m, &sink) && ir_eval_func(m->funcs.v[0], in, &out, &arena, &sink));
+    assert_int_equal(cache[0], 0x38);
+    assert_int_equal(cache[1], 0x7E);
+    assert_int_equal(cache[2], 0xFE);
+    assert_int_equal(cache[3] & 0x7F, 0x7F);
+    ir_module_destroy(m);
+}
+
 /* Text that must not become a valid module. */
 static void test_refused(void **state)
 {
@@ -181,6 +230,16 @@ static void test_refused(void **state)
         "model \"m\" { func @main(%k: f32[2, 2, 1, 2], %q: f32[2, 2, 2], %p: i64[2], %t: i32[2, "
         "2]) -> () "
         "{ %y = paged_attention %q, %k, %k, %p, %p, %t scale=1.0 return } }",
+        /* caches of integers: rows of another type, no scales, scales of floats, rows that are no whole blocks, wrong width */
+        "model \"m\" { func @main(%s: i8[3, 2, 1, 1] state, %r: f32[1, 1, 1], %at: i64[1]) -> () { %w = kv_write %s, %r, %at return } }",
+        "model \"m\" { func @main(%k: i8[2, 2, 1, 2], %q: f32[2, 2, 2], %p: i32[2], %t: i32[2, 2]) -> () "
+        "{ %y = paged_attention %q, %k, %k, %p, %p, %t scale=1.0 return } }",
+        "model \"m\" { func @main(%k: f32[2, 2, 1, 2], %d: f16[2, 2, 1, 1], %q: f32[2, 2, 2], %p: i32[2], %t: i32[2, 2]) -> () "
+        "{ %y = paged_attention %q, %k, %k, %p, %p, %t, %d, %d scale=1.0 return } }",
+        "model \"m\" { func @main(%k: i8[2, 2, 1, 2], %d: f16[2, 2, 1, 3], %q: f32[2, 2, 2], %p: i32[2], %t: i32[2, 2]) -> () "
+        "{ %y = paged_attention %q, %k, %k, %p, %p, %t, %d, %d scale=1.0 return } }",
+        "model \"m\" { func @main(%k: u8[2, 2, 1, 2], %d: f16[2, 2, 1, 1], %q: f32[2, 2, 2], %p: i32[2], %t: i32[2, 2]) -> () "
+        "{ %y = paged_attention %q, %k, %k, %p, %p, %t, %d, %d scale=1.0 return } }",
         "model \"m\" { func @main(%x: f32[2, 2], %w: f32[3, 2, 3], %i: i64[2, 2]) -> () { %y = "
         "matmul_experts %x, %w, %i return } }",
         "model \"m\" { func @main(%x: f32[2, 2], %w: f32[3, 2, 2], %i: f32[2, 2]) -> () { %y = "
@@ -236,7 +295,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_write, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_write_f8, setup, teardown),
         cmocka_unit_test_setup_teardown(test_attention, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_blocks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_experts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rope_freqs, setup, teardown),
