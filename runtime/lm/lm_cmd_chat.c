@@ -30,7 +30,9 @@ static void on_interrupt(int signal)
 /* Ctrl-C stops the answer while one is written, and is a key of the editor otherwise. */
 static void catch_interrupts(bool yes)
 {
-    struct sigaction a = {.sa_handler = yes ? on_interrupt : SIG_DFL};
+    /* SA_RESTART: an answer's text that is being written when the key is hit goes out whole. An
+     * interrupted write would leave stdout's error flag set, and the exit code with it. */
+    struct sigaction a = {.sa_handler = yes ? on_interrupt : SIG_DFL, .sa_flags = SA_RESTART};
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
 }
