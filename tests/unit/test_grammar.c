@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Grammars: what is accepted, what is refused and where, limits. Expectations by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/grammar/grammar.h"
+
+static struct gr_grammar *compile(enum gr_kind kind, const char *text)
+{
+    struct gr_grammar *g;
+    struct gr_error e;
+    if (!gr_compile(kind, text, strlen(text), NULL, &g, &e))
+        fail_msg("%s: %s %zu: %s", text, e.pointer, e.offset, e.message);
+    return g;
+}
+
+static bool accepts(struct gr_grammar *g, const char *text)
+{
+    struct gr_state *s = gr_state_create(g);
+    assert_non_null(s);
+    bool ok = gr_advance(s, text, strlen(text)) && gr_is_accepting(s);
+    gr_state_destroy(s);
+    /* byte by byte, on copies, it is the same */
+    s = gr_state_create(g);
+    bool again = true;
+    for (size_t i = 0; i < strlen(text) && again; i++) {
+        struct gr_state *next = gr_state_copy(s);
+        gr_state_destroy(s);
+        s = next;
+        again = gr_advance(s, text + i, 1);
+    }
+    assert_int_equal(ok, again && gr_is_accepting(s));
+    gr_state_destroy(s);
+    return ok;
+}
+
+/* yes and no: texts, each ended by a NUL, all by an empty one. "\1" stands for the empty text. */
+static void check(enum gr_kind kind, const char *grammar, const char *yes, const char *no)
+{
+    struct gr_grammar *g = compile(kind, grammar);
+    for (; *yes; yes += strlen(yes) + 1)
+        if (!accepts(g, *yes == 1 ? "" : yes)) fail_msg("%s refuses '%s'", grammar, yes);
+    for (; *no; no += strlen(no) + 1)
+        if (accepts(g, *no == 1 ? "" : no)) fail_msg("%s accepts '%s'", grammar, no);
+    gr_destroy(g);
+}
+
+static void refused(enum gr_kind kind, const char *text, const char *pointer, const char *message)
+{
+    struct gr_grammar *g;
+    struct gr_error e;
+    if (gr_compile(kind, text, strlen(text), NULL, &g, &e)) fail_msg("%s is not refused", text);
+    assert_null(g);
+    if (pointer) assert_string_equal(e.pointer, pointer);
+    if (!strstr(e.message, message)) fail_msg("%s: '%s', not '%s'", text, e.message, message);
+}
+
+static void regex(void **state)
+{
+    (void)state;
+    check(GR_REGEX, "[a-z]{2,4}(foo|bar)?", "ab\0abcd\0abfoo\0", "a\0abcde\0ab-\0\1\0");
+    check(GR_REGEX, "^a$|b", "a\0b\0", "aa\0ab\0\1\0");
+    check(GR_REGEX, "(a?){20}a{3}", "aaa\0aaaaaaaaaaaaaaaaaaaaaaa\0",
+          "aa\0aaaaaaaaaaaaaaaaaaaaaaaa\0");
+    check(GR_REGEX, "(a*)*", "\1\0aaa\0", "b\0");
+    check(GR_REGEX, "\\d+\\.\\d{2}", "1.00\0" "12.34\0", "1.0\0.00\0");
+    check(GR_REGEX, ".", "a\0\xc3\xa9\0\xf0\x9f\x98\x80\0", "\n\0\xc3\0ab\0\1\0");
+    check(GR_REGEX, "[^\\x00-\\x7f]", "\xc3\xa9\0\xe2\x82\xac\0", "a\0\xed\xa0\x80\0");
+    check(GR_REGEX, "(?i:abc)d", "ABCd\0aBcd\0", "ABCD\0");
+    check(GR_REGEX, "a{,2}", "a{,2}\0", "aa\0");
+    check(GR_REGEX, "(?P<x>a|b)+?", "ab\0", "\1\0");
+    refused(GR_REGEX, "(a", NULL, "a group has no end");
+    refused(GR_REGEX, "a)", NULL, "without its '('");
+    refused(GR_REGEX, "(?=a)", NULL, "look-around");
+    refused(GR_REGEX, "(a)\\1", NULL, "back-references");
+    refused(GR_REGEX, "a{3,2}", NULL, "below its beginning");
+    refused(GR_REGEX, "[b-a]", NULL, "backwards");
+    refused(GR_REGEX, "[]", NULL, "no text matches");
+}
+
+static void choice(void **state)
+{
+    (void)state;
+    check(GR_CHOICE, "[\"abc\", \"abd\", \"x\"]", "abc\0abd\0x\0", "ab\0xx\0\1\0");
+    refused(GR_CHOICE, "[]", NULL, "at least one");
+    refused(GR_CHOICE, "[\"a\", 1]", NULL, "number 1 is not a string");
+}
+
+static void gbnf(void **state)
+{
+    (void)state;
+    check(GR_GBNF, "root ::= \"a\" (root | \"\") \"b\"", "ab\0aabb\0", "aab\0abb\0\1\0");
+    check(GR_GBNF, "root ::= (\"a\"*)*", "\1\0aaa\0", "b\0");
+    check(GR_GBNF, "root ::= root \"+\" num | num # sums\nnum ::= [0-9]+", "1\0" "1+22+3\0",
+          "+1\0" "1+\0\1\0");
+    check(GR_GBNF, "root ::= e\ne ::= e e | \"a\" | \"(\" e \")\"", "a\0aa(a)\0", "(a\0()\0\1\0");
+    check(GR_GBNF, "root ::= x{2,3} \"-\" x{2,} \"-\" x{1}\nx ::= [^-]", "ab-abcd-a\0",
+          "a-ab-a\0abcd-ab-a\0ab-a-a\0");
+    check(GR_GBNF, "root ::= \"a\"\n | \"b\"\n\n", "a\0b\0", "ab\0");
+    check(GR_GBNF, "root ::= opt \"x\" opt\nopt ::= \"y\"?", "x\0yx\0xy\0yxy\0", "yy\0\1\0");
+    check(GR_GBNF, "root ::= root \"a\" | \"\"", "\1\0a\0aa\0", "b\0");
+    check(GR_GBNF, "root ::= \"\\u00e9\" . [\\x41-\\x42\\]]", "\xc3\xa9zA\0\xc3\xa9\xc3\xa9]\0",
+          "\xc3\xa9zz\0");
+    refused(GR_GBNF, "root ::= \"a\"{5,0}", NULL, "below its beginning");
+    refused(GR_GBNF, "root ::= x", NULL, "'x' is used and not defined");
+    refused(GR_GBNF, "x ::= \"a\"", NULL, "'root' is used and not defined");
+    refused(GR_GBNF, "root ::= root \"a\"", NULL, "never end");
+    refused(GR_GBNF, "root ::= a \"x\" | \"y\"\na ::= b \"z\"\nb ::= root", NULL,
+            "begins with itself");
+    refused(GR_GBNF, "root ::= \"a", NULL, "has no end");
+    refused(GR_GBNF, "root ::= \"a\"\nroot ::= \"b\"", NULL, "defined twice");
+}
+
+static void json_values(void **state)
+{
+    (void)state;
+    check(GR_JSON_SCHEMA, "true",
+          "null\0[1, 2.5e-3, {\"a\": \"\\u00e9\\n\"}]\0\"\\ud83d\\ude00\"\0-0.5E+2\0[]\0{}\0",
+          "nul\0[1,]\0{\"a\"}\0\"\\ud83d\"\0" "01\0\"\n\"\0'a'\0\"\xff\"\0" "1.\0[\0\1\0");
+    check(GR_JSON_OBJECT, "", "{}\0{\"a\": {\"b\": []}}\0", "[]\0{\"a\":1,}\0");
+    check(GR_JSON_SCHEMA, "{\"type\": \"string\", \"minLength\": 2, \"maxLength\": 3}",
+          "\"ab\"\0\"\xc3\xa9\xc3\xa9\xc3\xa9\"\0\"\\u00e9\\n\"\0\"\\ud83d\\ude00x\"\0",
+          "\"a\"\0\"abcd\"\0\"\\ud83d\\ude00\"\0");
+    check(GR_JSON_SCHEMA, "{\"type\": \"string\", \"pattern\": \"^[ab]+$\"}",
+          "\"ab\"\0\"\\u0061\"\0", "\"\"\0\"abc\"\0\"\\u0063\"\0");
+    check(GR_JSON_SCHEMA, "{\"const\": {\"a\": [1, null]}}", "{\"a\": [1.0, null]}\0",
+          "{\"a\": [1]}\0{}\0{\"a\": [1, null], \"b\": 1}\0");
+}
+
+static void json_numbers(void **state)
+{
+    (void)state;
+    check(GR_JSON_SCHEMA, "{\"type\": \"integer\", \"minimum\": -5, \"exclusiveMaximum\": 120}",
+          "-5\0" "119\0-0\0" "7.00\0", "-6\0" "120\0" "119.5\0" "1000\0-5.1\0");
+    check(GR_JSON_SCHEMA, "{\"minimum\": 0.05, \"maximum\": 1.5, \"type\": \"number\"}",
+          "0.05\0" "1.5\0" "1\0" "0.050001\0", "0.0499\0" "1.51\0" "2\0-1\0" "0\0");
+    check(GR_JSON_SCHEMA, "{\"multipleOf\": 0.25, \"type\": \"number\"}",
+          "0\0" "1.75\0-2.5\0" "3.000\0", "0.3\0" "1.125\0");
+    check(GR_JSON_SCHEMA, "{\"type\": \"number\", \"not\": {\"enum\": [1, 2]}}", "3\0" "1.5\0",
+          "1\0" "2.0\0");
+    refused(GR_JSON_SCHEMA, "{\"a\": 1, \"multipleOf\": 0.123456789}", "#/multipleOf", "digits");
+}
+
+static void json_objects(void **state)
+{
+    (void)state;
+    const char *person = "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\"},"
+                         "\"age\": {\"type\": \"integer\"}}, \"required\": [\"name\"],"
+                         "\"additionalProperties\": false}";
+    check(GR_JSON_SCHEMA, person, "{\"age\": 3, \"name\": \"x\"}\0{\"name\": \"\"}\0",
+          "{\"age\": 3}\0{\"name\": \"\", \"name\": \"\"}\0{\"name\": \"\", \"x\": 1}\0");
+    check(GR_JSON_SCHEMA,
+          "{\"type\": \"object\", \"minProperties\": 2, \"maxProperties\": 3}",
+          "{\"a\": 1, \"b\": 2}\0", "{\"a\": 1}\0{\"a\": 1, \"a\": 2}\0{\"a\": 1, \"\\u0061\": 2}\0"
+          "{\"a\": 1, \"b\": 2, \"c\": 3, \"d\": 4}\0");
+    check(GR_JSON_SCHEMA, "{\"$defs\": {\"t\": {\"type\": \"object\", \"properties\": {\"l\": "
+                          "{\"$ref\": \"#/$defs/t\"}}, \"additionalProperties\": false}},"
+                          "\"$ref\": \"#/$defs/t\"}",
+          "{\"l\": {\"l\": {}}}\0", "{\"l\": {\"l\": {\"r\": {}}}}\0");
+    check(GR_JSON_SCHEMA, "{\"type\": \"array\", \"uniqueItems\": true}",
+          "[1, \"1\", true, {\"a\": 1, \"b\": 2}, {\"a\": 2}]\0[1, 12]\0",
+          "[1, 1]\0[1, 1.0]\0[10, 1e1]\0[{\"a\": 1, \"b\": 2}, {\"b\": 2, \"a\": 1.0}]\0");
+    refused(GR_JSON_SCHEMA, "{\"properties\": {\"a/b\": {\"pattern\": \"(?=x)\"}}}",
+            "#/properties/a~1b/pattern", "look-around");
+    refused(GR_JSON_SCHEMA, "{\"items\": {\"format\": \"regex\"}}", "#/items/format", "'regex'");
+    refused(GR_JSON_SCHEMA, "{\"$ref\": \"http://x/y\"}", "#/$ref", "nothing is fetched");
+    refused(GR_JSON_SCHEMA, "{\"allOf\": [{\"$ref\": \"#\"}]}", "#", "without end");
+    refused(GR_JSON_SCHEMA, "{\"type\": \"strin\"}", "#/type", "unknown type");
+    refused(GR_JSON_SCHEMA, "{\"type\": \"string\", \"minLength\": 3, \"maxLength\": 2}", "#",
+            "no value");
+}
+
+static void forced(void **state)
+{
+    (void)state;
+    struct gr_options o = {.space = GR_SPACE_NONE};
+    const char *schema = "{\"type\": \"object\", \"properties\": {\"answer\": {\"type\": "
+                         "\"boolean\"}}, \"required\": [\"answer\"], \"additionalProperties\": "
+                         "false}";
+    struct gr_grammar *g;
+    struct gr_error e;
+    char out[64];
+    assert_true(gr_compile(GR_JSON_SCHEMA, schema, strlen(schema), &o, &g, &e));
+    struct gr_state *s = gr_state_create(g);
+    size_t n = gr_forced(s, out, sizeof out);
+    assert_int_equal(n, 2); /* the key's letters may be written as escapes */
+    assert_memory_equal(out, "{\"", 2);
+    assert_true(gr_advance(s, "{\"a", 3));
+    assert_true(gr_advance(s, "nswer\"", 6));
+    n = gr_forced(s, out, sizeof out);
+    assert_int_equal(n, 1);
+    assert_memory_equal(out, ":", 1);
+    assert_true(gr_advance(s, ":t", 2));
+    n = gr_forced(s, out, sizeof out);
+    assert_int_equal(n, 4);
+    assert_memory_equal(out, "rue}", 4);
+    assert_false(gr_is_finished(s));
+    assert_true(gr_advance(s, "rue}", 4));
+    assert_true(gr_is_finished(s));
+    assert_int_equal(gr_try(s, " ", 1), 0);
+    gr_state_destroy(s);
+    gr_destroy(g);
+}
+
+/* What made others crash or hang: refused, or compiled within bounds. */
+static void hostile(void **state)
+{
+    (void)state;
+    struct gr_grammar *g;
+    struct gr_error e;
+    size_t n = 60000;
+    char *nested = malloc(2 * n + 100);
+    assert_non_null(nested);
+    memset(nested, '(', n);
+    memset(nested + n, ')', n);
+    nested[2 * n] = 0;
+    refused(GR_REGEX, nested, NULL, "nested too deeply");
+    memcpy(nested, "root ::= ", 9);
+    refused(GR_GBNF, nested, NULL, "nested too deeply");
+    free(nested);
+    refused(GR_REGEX, "((((a{999}){999}){999}){999}){999}", NULL, "too large");
+    refused(GR_REGEX, "(.*a){30}.{30}b.*[ab]{14}(a|b)*a(a|b){25}", NULL, "too large");
+    const char *deep = "{\"oneOf\": [{\"$ref\": \"#/$defs/a\"}, {\"$ref\": \"#/$defs/b\"}], "
+                       "\"$defs\": {\"a\": {\"oneOf\": [{\"$ref\": \"#/$defs/b\"}, {\"$ref\": "
+                       "\"#/$defs/b\"}]}, \"b\": {\"oneOf\": [{\"required\": [\"x\"]}, "
+                       "{\"required\": [\"y\"]}, {\"required\": [\"z\"]}, {\"required\": "
+                       "[\"w\"]}]}}}";
+    if (gr_compile(GR_JSON_SCHEMA, deep, strlen(deep), NULL, &g, &e)) gr_destroy(g);
+    struct gr_options small = {.max_memory_bytes = 2000};
+    assert_false(gr_compile(GR_REGEX, "[a-z]{20}", 9, &small, &g, &e));
+    /* ambiguity: sets of equal stacks are one */
+    g = compile(GR_GBNF, "root ::= e\ne ::= e e | \"a\"");
+    char as[400];
+    memset(as, 'a', sizeof as);
+    struct gr_state *s = gr_state_create(g);
+    assert_int_equal(gr_try(s, as, sizeof as), sizeof as);
+    gr_state_destroy(s);
+    gr_destroy(g);
+}
+
+static void hashes(void **state)
+{
+    (void)state;
+    uint64_t a[2], b[2];
+    struct gr_options none = {.space = GR_SPACE_NONE};
+    gr_hash(GR_REGEX, "abc", 3, NULL, a);
+    gr_hash(GR_REGEX, "abc", 3, NULL, b);
+    assert_memory_equal(a, b, sizeof a);
+    gr_hash(GR_REGEX, "abd", 3, NULL, b);
+    assert_true(a[0] != b[0] && a[1] != b[1]);
+    gr_hash(GR_GBNF, "abc", 3, NULL, b);
+    assert_true(a[0] != b[0]);
+    gr_hash(GR_REGEX, "abc", 3, &none, b);
+    assert_true(a[0] != b[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(regex),        cmocka_unit_test(choice),
+        cmocka_unit_test(gbnf),         cmocka_unit_test(json_values),
+        cmocka_unit_test(json_numbers), cmocka_unit_test(json_objects),
+        cmocka_unit_test(forced),       cmocka_unit_test(hostile),
+        cmocka_unit_test(hashes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
