@@ -103,5 +103,6 @@ void json_string(struct json *j, const char *key, const char *value);
 void json_int(struct json *j, const char *key, int64_t value);
 void json_number(struct json *j, const char *key, double value);
 void json_bool(struct json *j, const char *key, bool value);
+void json_null(struct json *j, const char *key);
 
 #endif

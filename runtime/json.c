@@ -62,3 +62,9 @@ void json_bool(struct json *j, const char *key, bool value)
     put_key(j, key);
     fputs(value ? "true" : "false", j->f);
 }
+
+void json_null(struct json *j, const char *key)
+{
+    put_key(j, key);
+    fputs("null", j->f);
+}

@@ -7,9 +7,11 @@
 #include <string.h>
 
 #define SPEED (LM_BENCH | LM_PROFILE)
-#define ANY (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_TOKENIZE | LM_DETOKENIZE | LM_EMBED | SPEED)
+#define ANY \
+    (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_TOKENIZE | LM_DETOKENIZE | LM_EMBED | SPEED | LM_SERVE)
 #define SAMPLES (LM_GENERATE | LM_CHAT)
-#define RUNS (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_EMBED | SPEED)
+#define DEFAULTS (SAMPLES | LM_SERVE) /* a request may say otherwise */
+#define RUNS (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_EMBED | SPEED | LM_SERVE)
 #define READS (LM_GENERATE | LM_PERPLEXITY | LM_TOKENIZE | LM_EMBED)
 
 enum kind { FLAG, INT, REAL, TEXT, LIST, BYTES, SEED, THREADS, ISA, ON_FULL, MIROSTAT, HELP };
@@ -36,27 +38,27 @@ static const struct option_row {
      "chat template, where the model has several"},
     {"--template-args", "JSON", TEXT, LM_CHAT, AT(template_args), 0, 0, 0,
      "object of variables for the template"},
-    {"--temp", "T", REAL, SAMPLES, AT(sampling.temp), 0, 100, NOTE(temp),
+    {"--temp", "T", REAL, DEFAULTS, AT(sampling.temp), 0, 100, NOTE(temp),
      "temperature; 0: always the most probable token [the model's, else 0.8]"},
     {"--seed", "S", SEED, SAMPLES, AT(sampling.seed), 0, 0, NOTE(seed),
      "of the random numbers [random]"},
-    {"--top-k", "K", INT, SAMPLES, AT(sampling.top_k), 0, INT32_MAX, NOTE(top_k),
+    {"--top-k", "K", INT, DEFAULTS, AT(sampling.top_k), 0, INT32_MAX, NOTE(top_k),
      "only the K most probable; 0: all [the model's, else 40]"},
-    {"--top-p", "P", REAL, SAMPLES, AT(sampling.top_p), 0, 1, NOTE(top_p),
+    {"--top-p", "P", REAL, DEFAULTS, AT(sampling.top_p), 0, 1, NOTE(top_p),
      "only the most probable that make up P [the model's, else 0.95]"},
-    {"--min-p", "P", REAL, SAMPLES, AT(sampling.min_p), 0, 1, NOTE(min_p),
+    {"--min-p", "P", REAL, DEFAULTS, AT(sampling.min_p), 0, 1, NOTE(min_p),
      "only those with P times the best one's probability [the model's, else 0.05]"},
-    {"--typical", "P", REAL, SAMPLES, AT(sampling.typical_p), 0, 1, 0,
+    {"--typical", "P", REAL, DEFAULTS, AT(sampling.typical_p), 0, 1, 0,
      "only the most typical that make up P [1: off]"},
-    {"--top-n-sigma", "N", REAL, SAMPLES, AT(sampling.top_n_sigma), 0, 1000, 0,
+    {"--top-n-sigma", "N", REAL, DEFAULTS, AT(sampling.top_n_sigma), 0, 1000, 0,
      "only logits within N deviations of the best [0: off]"},
-    {"--repeat-penalty", "R", REAL, SAMPLES, AT(sampling.repeat_penalty), 0.01, 100, NOTE(repeat),
+    {"--repeat-penalty", "R", REAL, DEFAULTS, AT(sampling.repeat_penalty), 0.01, 100, NOTE(repeat),
      "divides logits of tokens that were there [the model's, else 1: off]"},
-    {"--frequency-penalty", "X", REAL, SAMPLES, AT(sampling.frequency_penalty), -100, 100, 0,
+    {"--frequency-penalty", "X", REAL, DEFAULTS, AT(sampling.frequency_penalty), -100, 100, 0,
      "from a token's logit, times its count [0]"},
-    {"--presence-penalty", "X", REAL, SAMPLES, AT(sampling.presence_penalty), -100, 100, 0,
+    {"--presence-penalty", "X", REAL, DEFAULTS, AT(sampling.presence_penalty), -100, 100, 0,
      "from the logit of each token that was there [0]"},
-    {"--penalty-last-n", "N", INT, SAMPLES, AT(sampling.penalty_last_n), -1, INT32_MAX, 0,
+    {"--penalty-last-n", "N", INT, DEFAULTS, AT(sampling.penalty_last_n), -1, INT32_MAX, 0,
      "tokens that the penalties look back; -1: all [64]"},
     {"--dry-multiplier", "X", REAL, SAMPLES, AT(sampling.dry_multiplier), 0, 100, 0,
      "DRY against repetitions [0: off]"},
@@ -121,7 +123,24 @@ static const struct option_row {
     {"--threads", "N", THREADS, RUNS, 0, 1, RT_MAX_WORKERS, 0,
      "workers [as many as affinity and cgroup allow]"},
     {"--isa", "LEVEL", ISA, RUNS, 0, 0, 0, 0, "v2, v3, v4, vnni or amx [the highest possible]"},
-    {"--json", NULL, FLAG, ANY & ~(unsigned)LM_CHAT, AT(json), 0, 0, 0, "machine-readable output"},
+    {"--listen", "ADDRESS", LIST, LM_SERVE, AT(listen), 0, 0, 0,
+     "127.0.0.1:8080, [::1]:8080, localhost:8080 or unix:PATH; may be repeated [127.0.0.1:8080]"},
+    {"--model-name", "NAME", TEXT, LM_SERVE, AT(model_name), 0, 0, 0,
+     "what clients call the model [its own name]"},
+    {"--parallel", "N", INT, LM_SERVE, AT(parallel), 1, 4096, 0, "answers at a time [8]"},
+    {"--queue", "N", INT, LM_SERVE, AT(queue), 0, 1 << 20, 0,
+     "answers that may wait for a place; more are refused with 429 [256]"},
+    {"--stretch", "X", REAL, LM_SERVE, AT(stretch), 0, 1000, 0,
+     "prompts make a step at most X times as long as answers alone; 0: no bound [2]"},
+    {"--timeout", "S", REAL, LM_SERVE, AT(timeout_s), 0, 1e6, 0, "seconds a request may take; 0: any [0]"},
+    {"--drain", "S", REAL, LM_SERVE, AT(drain_s), 0, 1e6, 0,
+     "seconds that SIGTERM leaves to running answers; 0: any [0]"},
+    {"--max-body", "BYTES", BYTES, LM_SERVE, AT(max_body), 0, 0, 0, "of a request [16M]"},
+    {"--api-key-file", "FILE", TEXT, LM_SERVE, AT(api_key_file), 0, 0, 0,
+     "keys, one a line, of which a request must name one; read again on SIGHUP"},
+    {"--log", "FILE", TEXT, LM_SERVE, AT(log_file), 0, 0, 0,
+     "a line of JSON for every request; - is standard error"},
+    {"--json", NULL, FLAG, ANY & ~(unsigned)(LM_CHAT | LM_SERVE), AT(json), 0, 0, 0, "machine-readable output"},
     {"--quiet", NULL, FLAG, SAMPLES, AT(quiet), 0, 0, 0, "no figures on standard error"},
     {"--help", NULL, HELP, ANY, 0, 0, 0, 0, "this text"},
 };
@@ -322,8 +341,10 @@ int lm_cli_run(const struct lm_command *cmd, int argc, char **argv)
     struct lm_cli c = {.program = argv[0], .command = cmd->name, .bit = cmd->bit};
     c.chunk = 512, c.choices = 1, c.logprobs = -1, c.keep = -1, c.predict = -1;
     c.batch = 1, c.bench_prompt = 512, c.repeat = 3;
+    c.parallel = 8, c.queue = 256, c.stretch = 2;
     lm_sampling_init(&c.sampling);
-    struct lm_list *lists[] = {&c.stops, &c.stop_tokens, &c.biases, &c.breakers, &c.positional};
+    struct lm_list *lists[] = {&c.stops,    &c.stop_tokens, &c.biases,
+                               &c.breakers, &c.listen,      &c.positional};
     enum { N_LISTS = sizeof lists / sizeof *lists };
     c.memory = calloc(N_LISTS * (size_t)argc, sizeof *c.memory);
     if (!c.memory) return INFR_ENVIRONMENT;

@@ -25,7 +25,11 @@ struct lm_cli {
         batch, repeat, stride;
     enum lm_on_full on_full;
     struct lm_sampling sampling;
-    struct lm_list stops, stop_tokens, biases, breakers, positional;
+    /* of serve */
+    const char *model_name, *log_file, *api_key_file;
+    int64_t parallel, queue, max_body;
+    double timeout_s, drain_s, stretch;
+    struct lm_list stops, stop_tokens, biases, breakers, listen, positional;
     const char **memory; /* of the lists */
 };
 
@@ -38,6 +42,7 @@ enum lm_command_bit {
     LM_EMBED = 32,
     LM_BENCH = 64,
     LM_PROFILE = 128,
+    LM_SERVE = 256,
 };
 
 struct lm_command {
@@ -55,6 +60,7 @@ int lm_cmd_detokenize(struct lm_cli *c);
 int lm_cmd_embed(struct lm_cli *c);
 int lm_cmd_bench(struct lm_cli *c);
 int lm_cmd_profile(struct lm_cli *c);
+int lm_cmd_serve(struct lm_cli *c); /* runtime/serve */
 
 /* Parses and runs. */
 int lm_cli_run(const struct lm_command *cmd, int argc, char **argv);
@@ -105,6 +111,10 @@ uint64_t lm_entropy(void);
 
 /* JSON string of text that may have any byte but is UTF-8. */
 void lm_json_text(struct json *j, const char *key, const char *text, size_t n);
+/* The same from pieces. */
+void lm_json_begin_text(struct json *j, const char *key);
+void lm_json_add_text(struct json *j, const char *text, size_t n);
+void lm_json_end_text(struct json *j);
 /* The text of one token; bytes that are not UTF-8 alone as U+FFFD. */
 void lm_json_token(struct json *j, const char *key, const struct tok *t, uint32_t id);
 

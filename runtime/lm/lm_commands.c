@@ -40,6 +40,12 @@ static const struct lm_command commands[] = {
      "Writes -n tokens with a clock around each launch, or with -n 0 reads the prompt. The extra\n"
      "barriers make the sum larger than a step takes.",
      "profile\nprofile -n 0 --prompt-tokens 512 --json"},
+    {"serve", "an inference server", LM_SERVE, lm_cmd_serve,
+     "Serves the model over HTTP: OpenAI's endpoints and others (docs/serve.md). Sampling options are\n"
+     "defaults for requests that do not say. SIGTERM lets running answers come to their end, a\n"
+     "second one stops at once.",
+     "serve\nserve --listen 0.0.0.0:8000 --api-key-file keys --log -\nserve --listen unix:/run/model.sock "
+     "--parallel 16"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -55,6 +61,7 @@ static const struct cli_extra_command rows[] = {
     {"embed", "texts to vectors", run},         {"perplexity", "how well a text is predicted", run},
     {"tokenize", "text to tokens", run},        {"detokenize", "tokens to text", run},
     {"bench", "measure speed of a model", run}, {"profile", "time of each kernel launch", run},
+    {"serve", "an inference server", run},
 };
 _Static_assert(sizeof rows / sizeof *rows == N_COMMANDS, "one row a command");
 

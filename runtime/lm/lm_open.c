@@ -222,12 +222,16 @@ int lm_cli_read_text(struct lm_cli *c, char **out_text, size_t *out_n)
     return INFR_OK;
 }
 
-void lm_json_text(struct json *j, const char *key, const char *text, size_t n)
+void lm_json_begin_text(struct json *j, const char *key)
 {
     if (j->comma) fputc(',', j->f);
     j->comma = true;
     if (key) fprintf(j->f, "\"%s\":", key);
     fputc('"', j->f);
+}
+
+void lm_json_add_text(struct json *j, const char *text, size_t n)
+{
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
         if (c == '"' || c == '\\')
@@ -237,9 +241,17 @@ void lm_json_text(struct json *j, const char *key, const char *text, size_t n)
         else if (c < 32)
             fprintf(j->f, "\\u%04x", c);
         else
-            fputc(c, j->f);
+            putc_unlocked(c, j->f);
     }
-    fputc('"', j->f);
+}
+
+void lm_json_end_text(struct json *j) { fputc('"', j->f); }
+
+void lm_json_text(struct json *j, const char *key, const char *text, size_t n)
+{
+    lm_json_begin_text(j, key);
+    lm_json_add_text(j, text, n);
+    lm_json_end_text(j);
 }
 
 void lm_json_token(struct json *j, const char *key, const struct tok *t, uint32_t id)

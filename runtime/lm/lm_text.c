@@ -241,41 +241,46 @@ static int put_kwargs(struct jinja_arena *a, struct jinja_dict *context, const c
     return INFR_OK;
 }
 
-static int render(const struct lm_text *t, const struct jinja_template *template,
-                  struct jinja_arena *a, const struct lm_chat *c, const char *kwargs,
-                  struct jinja_output *out, struct infr_status *st)
+int lm_text_render(const struct lm_text *t, const char *template_name, struct jinja_arena *a,
+                   struct jinja_value *context, struct jinja_output *out, struct infr_status *st)
 {
-    struct jinja_value context;
+    struct jinja_template template;
     struct jinja_error error;
-    for (size_t i = 0; i < c->n; i++) {
-        struct jinja_value v;
-        if (!jinja_str_view(c->v[i].content, c->v[i].n_content, &v))
-            return rt_fail(st, INFR_BAD_INPUT, "message %zu is not UTF-8", i + 1);
-    }
-    if (!jinja_dict_init(a, 16, &context) || !put_messages(a, context.u.dict, c) ||
-        !put_special(t, a, context.u.dict) ||
-        !jinja_dict_put_name(a, context.u.dict, "add_generation_prompt", jinja_bool(true)))
-        return rt_fail_memory(st, "the conversation", CONTEXT_BYTES);
-    int code = kwargs ? put_kwargs(a, context.u.dict, kwargs, st) : 0;
+    int code = lm_text_template(t, template_name, &template, st);
     if (code) return code;
-    if (jinja_render(template, &context, NULL, out, &error)) return INFR_OK;
+    if (!put_special(t, a, context->u.dict))
+        return rt_fail_memory(st, "the conversation", CONTEXT_BYTES);
+    if (jinja_render(&template, context, NULL, out, &error)) return INFR_OK;
     if (error.code == JINJA_ERR_RAISED)
         return rt_fail(st, INFR_BAD_INPUT, "the chat template says: %.400s", error.message);
     return rt_fail(st, INFR_BAD_INPUT, "the chat template fails in line %u: %.400s", error.line,
                    error.message);
 }
 
+static int make_context(struct jinja_arena *a, const struct lm_chat *c, const char *kwargs,
+                        struct jinja_value *out, struct infr_status *st)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        struct jinja_value v;
+        if (!jinja_str_view(c->v[i].content, c->v[i].n_content, &v))
+            return rt_fail(st, INFR_BAD_INPUT, "message %zu is not UTF-8", i + 1);
+    }
+    if (!jinja_dict_init(a, 16, out) || !put_messages(a, out->u.dict, c) ||
+        !jinja_dict_put_name(a, out->u.dict, "add_generation_prompt", jinja_bool(true)))
+        return rt_fail_memory(st, "the conversation", CONTEXT_BYTES);
+    return kwargs ? put_kwargs(a, out->u.dict, kwargs, st) : INFR_OK;
+}
+
 int lm_chat_tokens(const struct lm_text *t, const char *template_name, const struct lm_chat *c,
                    const char *kwargs, uint32_t **out_ids, size_t *out_n, struct infr_status *st)
 {
-    struct jinja_template template;
     struct jinja_output text = {0};
+    struct jinja_value context;
     *out_ids = NULL;
-    int code = lm_text_template(t, template_name, &template, st);
-    if (code) return code;
     struct jinja_arena *a = jinja_arena_create(CONTEXT_BYTES);
     if (!a) return rt_fail_memory(st, "the conversation", CONTEXT_BYTES);
-    code = render(t, &template, a, c, kwargs, &text, st);
+    int code = make_context(a, c, kwargs, &context, st);
+    if (!code) code = lm_text_render(t, template_name, a, &context, &text, st);
     if (!code)
         code = lm_text_encode(t, text.data, text.len_bytes, TOK_ENCODE_SPECIAL, out_ids, out_n, st);
     if (!code && !*out_n) {

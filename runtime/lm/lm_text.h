@@ -31,6 +31,11 @@ int lm_text_decode(const struct lm_text *t, const uint32_t *ids, size_t n, unsig
 int lm_text_template(const struct lm_text *t, const char *name, struct jinja_template *out,
                      struct infr_status *st);
 
+/* Renders a template over a context (a dict), to which the special tokens' texts are added. The
+ * error is the template's own. */
+int lm_text_render(const struct lm_text *t, const char *template_name, struct jinja_arena *a,
+                   struct jinja_value *context, struct jinja_output *out, struct infr_status *st);
+
 /* ---- conversations ---- */
 
 struct lm_message {

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What endpoints that generate text share: fields, prompts, calls. */
+#ifndef INFC_RUNTIME_SERVE_API_H
+#define INFC_RUNTIME_SERVE_API_H
+
+#include "runtime/serve/server.h"
+#include "runtime/text/json_read.h"
+
+/* Endpoints, as bits of a field's row. */
+enum api_endpoint {
+    API_COMPLETIONS = 1,
+    API_CHAT = 2,
+    API_LLAMA = 4,
+    API_MESSAGES = 8,
+    API_RESPONSES = 16,
+    API_ANY = 31,
+};
+
+/* The fields of a request. Arrays lie in the call's arena. */
+struct api_params {
+    struct lm_request_desc d;
+    const struct jinja_dict *body;
+    const struct jinja_value *prompt, *messages, *tools, *template_kwargs, *stream_options;
+    bool stream, include_usage, echo, continue_final, add_special, return_tokens;
+    bool logprobs_on, add_generation_prompt, cache_prompt;
+    bool max_tokens_given;
+    int64_t n, best_of, logprobs, top_logprobs, max_tokens, seed, n_probs, top_k, thinking_budget;
+    bool n_given, seed_given, logprobs_given;
+    double timeout_s;
+    int64_t priority;
+    const char *user, *cache_salt; /* NUL-terminated; NULL: not given */
+};
+
+struct api_call;
+
+struct api_choice {
+    struct work_job work; /* first: the worker hands it back */
+    struct api_call *call;
+    uint32_t index, prompt;
+    struct work_bytes events; /* all of them, unless they are streamed */
+    uint32_t n_chars;         /* of the text so far, for text_offset */
+    double score;             /* sum of log probabilities */
+    uint32_t n_scored;
+    double last_token;        /* clock of the last event */
+    bool begun, ended;
+};
+
+struct api_prompt {
+    uint32_t *ids;
+    uint32_t n;
+    const char *text; /* NULL: tokens were given */
+    size_t n_text;
+};
+
+/* How an endpoint writes. All but `whole` are called for streams only; NULL: nothing to write. */
+struct api_kind {
+    enum api_endpoint endpoint;
+    const char *id_prefix, *object;
+    void (*begin)(struct api_call *a);
+    void (*event)(struct api_call *a, struct api_choice *x, const struct work_event *e,
+                  const struct lm_logprob *top, const char *text);
+    void (*choice_end)(struct api_call *a, struct api_choice *x);
+    void (*end)(struct api_call *a);
+    void (*whole)(struct api_call *a);
+};
+
+struct api_call {
+    struct server *s;
+    struct http_conn *c; /* NULL: the peer is gone */
+    const struct api_kind *kind;
+    struct jinja_arena *arena;
+    struct api_params p;
+    struct api_prompt *prompts;
+    struct api_choice *choices;
+    uint32_t n_prompts, n_choices, n_live;
+    char id[48];
+    int64_t created;
+    bool streaming, failed;
+    double began;
+    void *state; /* the kind's, in the arena */
+};
+
+/* ---- api_params.c ---- */
+
+/* Reads the body as a JSON object. False: replied. */
+bool api_read_body(struct server *s, struct http_conn *c, struct jinja_arena **arena,
+                   struct jinja_value *out);
+/* Fields of an endpoint into a->p. False: replied, naming the field. */
+bool api_read_params(struct api_call *a, const struct jinja_dict *body);
+/* A field of a dict, NULL when it is absent or null. */
+const struct jinja_value *api_field(const struct jinja_dict *d, const char *name);
+bool api_is(const struct jinja_value *v, const char *text);
+/* A NUL-terminated copy in the arena; NULL: no memory. */
+char *api_copy(struct jinja_arena *arena, const char *text, size_t n);
+
+/* ---- api_call.c ---- */
+
+/* Begins a call: reads the body and the fields. NULL: replied. */
+struct api_call *api_begin(struct server *s, struct http_conn *c, const struct api_kind *kind);
+/* Adds a prompt: text (tokens NULL) or tokens. False: replied. */
+bool api_add_text(struct api_call *a, const char *text, size_t n, unsigned encode_flags);
+bool api_add_tokens(struct api_call *a, uint32_t *ids, size_t n, const char *text, size_t n_text);
+/* All prompts are there: makes the choices and hands them to the worker. Replies if it cannot. */
+void api_start(struct api_call *a);
+/* Replies with an error and forgets the call, before api_start. */
+__attribute__((format(printf, 4, 5))) void api_refuse(struct api_call *a, int status,
+                                                      const char *param, const char *format, ...);
+void api_destroy(struct api_call *a);
+/* The worker has something for this job. */
+void api_on_work(struct work_job *j);
+/* The same, of an embedding (api_embed.c). */
+void api_on_vector(struct work_job *j);
+/* Streams: one event of server-sent events, "data: JSON"; name NULL: without an event line. */
+bool api_send(struct api_call *a, const char *name);
+struct api_events {
+    const char *p;
+    size_t n, at;
+};
+/* The next event of a buffer; false at its end. */
+bool api_next(struct api_events *i, struct work_event *e, const struct lm_logprob **top,
+              const char **text);
+/* "stop", "length" */
+const char *api_finish(const struct api_choice *x);
+/* The whole text of a choice's events, without those of the prompt, as a JSON string. */
+void api_json_text(struct json *j, const char *key, const struct api_choice *x);
+void api_usage(const struct api_call *a, uint64_t *prompt, uint64_t *cached, uint64_t *answer);
+/* "usage": {...} in OpenAI's words. */
+void api_json_usage(struct api_call *a, struct json *j);
+uint32_t api_chars(const char *text, size_t n);
+
+/* ---- api_prompt.c ---- */
+
+/* A conversation through the model's template into memory for free(). False: replied. */
+bool api_render(struct api_call *a, const struct jinja_value *messages,
+                const struct jinja_value *tools, char **out, size_t *n);
+
+#endif

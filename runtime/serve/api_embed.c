@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /v1/embeddings */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/serve/api.h"
+
+enum { MAX_TEXTS = 2048 };
+
+struct embed_call {
+    struct server *s;
+    struct http_conn *c; /* NULL: the peer is gone */
+    struct work_job *jobs;
+    struct work_job **list;
+    float *vectors;
+    uint32_t **ids;
+    uint32_t n, n_live;
+    bool base64, failed;
+};
+
+static void destroy(struct embed_call *e)
+{
+    for (uint32_t i = 0; e->ids && i < e->n; i++) free(e->ids[i]);
+    for (uint32_t i = 0; e->jobs && i < e->n; i++) work_job_deinit(&e->jobs[i]);
+    free(e->ids);
+    free(e->jobs);
+    free(e->list);
+    free(e->vectors);
+    free(e);
+}
+
+/* ---- the reply ---- */
+
+static void base64(struct json *j, const char *key, const uint8_t *p, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    lm_json_begin_text(j, key);
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t v = (uint32_t)p[i] << 16;
+        if (i + 1 < n) v |= (uint32_t)p[i + 1] << 8;
+        if (i + 2 < n) v |= p[i + 2];
+        char four[4] = {digits[v >> 18], digits[v >> 12 & 63], i + 1 < n ? digits[v >> 6 & 63] : '=',
+                        i + 2 < n ? digits[v & 63] : '='};
+        lm_json_add_text(j, four, 4);
+    }
+    lm_json_end_text(j);
+}
+
+static void reply(struct embed_call *e)
+{
+    struct server *s = e->s;
+    struct json *j = server_json(s);
+    uint32_t dims = s->x.model->embedding_dims;
+    uint64_t tokens = 0;
+    json_open(j, NULL, '{');
+    json_string(j, "object", "list");
+    json_open(j, "data", '[');
+    for (uint32_t i = 0; i < e->n; i++) {
+        const float *v = e->vectors + (size_t)i * dims;
+        tokens += e->jobs[i].job.n_prompt;
+        json_open(j, NULL, '{');
+        json_string(j, "object", "embedding");
+        json_int(j, "index", i);
+        if (e->base64) {
+            base64(j, "embedding", (const uint8_t *)v, dims * sizeof *v);
+        } else {
+            json_open(j, "embedding", '[');
+            for (uint32_t k = 0; k < dims; k++) json_number(j, NULL, (double)v[k]);
+            json_close(j, ']');
+        }
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+    json_string(j, "model", s->o.model_name);
+    json_open(j, "usage", '{');
+    json_int(j, "prompt_tokens", (int64_t)tokens);
+    json_int(j, "total_tokens", (int64_t)tokens);
+    json_close(j, '}');
+    json_close(j, '}');
+    s->metrics.prompt_tokens_sum += tokens;
+    server_reply_json(e->c, 200);
+}
+
+void api_on_vector(struct work_job *job)
+{
+    struct embed_call *e = job->user;
+    struct server *s = e->s;
+    if (!job->ended) return;
+    if (job->job.end != SCHED_DONE && e->c && !e->failed) {
+        struct http_conn *c = e->c;
+        e->failed = true, e->c = NULL;
+        c->on_abort = NULL;
+        server_error(c, job->job.end == SCHED_CANCELLED ? 503 : 500, NULL, "%s (%s)",
+                     job->job.error ? job->job.error : "the request was stopped", c->id);
+    }
+    if (--e->n_live) return;
+    if (e->c) {
+        e->c->on_abort = NULL;
+        reply(e);
+    }
+    s->calls--;
+    destroy(e);
+    if (s->draining) server_check_drained(s);
+}
+
+static void on_abort(struct http_conn *c)
+{
+    struct embed_call *e = c->call;
+    e->c = NULL;
+    for (uint32_t i = 0; i < e->n; i++) worker_cancel(&e->jobs[i]);
+}
+
+/* ---- the request ---- */
+
+/* Tokens of one input, a string or a list of ids. False: replied. */
+static bool take_input(struct embed_call *e, const struct jinja_value *v, uint32_t at)
+{
+    struct server *s = e->s;
+    struct infr_status st;
+    size_t n = 0;
+    if (v->kind == JINJA_STR) {
+        if (lm_text_encode(&s->x.text, v->u.s, v->len, TOK_ENCODE_BOS | TOK_ENCODE_EOS, &e->ids[at],
+                           &n, &st)) {
+            server_error(e->c, 400, "input", "%s", st.note);
+            return false;
+        }
+    } else if (v->kind == JINJA_LIST) {
+        n = v->u.list->count;
+        e->ids[at] = malloc((n + 1) * sizeof(uint32_t));
+        for (size_t i = 0; e->ids[at] && i < n; i++) {
+            const struct jinja_value *x = &v->u.list->items[i];
+            if (x->kind != JINJA_INT || x->u.i < 0 || x->u.i >= tok_count(&s->x.text.tok)) {
+                server_error(e->c, 400, "input", "input[%u] is neither a text nor token ids", at);
+                return false;
+            }
+            e->ids[at][i] = (uint32_t)x->u.i;
+        }
+    }
+    if (!n || !e->ids[at]) {
+        server_error(e->c, 400, "input", "input[%u] is neither a text nor token ids, or is empty",
+                     at);
+        return false;
+    }
+    if (n > s->embedder.n_ctx) {
+        server_error(e->c, 400, "input", "input[%u] has %zu tokens; the model reads %u", at, n,
+                     s->embedder.n_ctx);
+        return false;
+    }
+    struct work_job *j = &e->jobs[at];
+    lm_request_desc_init(&j->job.desc);
+    j->job.desc.prompt = e->ids[at], j->job.desc.n_prompt = (uint32_t)n;
+    j->vector = e->vectors + (size_t)at * s->x.model->embedding_dims;
+    j->normalize = true, j->pooling = s->x.model->pooling;
+    j->user = e;
+    e->list[at] = j;
+    return true;
+}
+
+/* The other fields. False: replied. */
+static bool take_fields(struct embed_call *e, const struct jinja_dict *d)
+{
+    for (uint32_t i = 0; i < d->count; i++) {
+        const struct jinja_value *key = &d->pairs[i].key, *v = &d->pairs[i].value;
+        if (api_is(key, "input") || api_is(key, "user") || v->kind == JINJA_NONE) continue;
+        if (api_is(key, "model")) {
+            if (api_is(v, e->s->o.model_name)) continue;
+            server_error(e->c, 404, "model", "there is no such model here, there is '%s'",
+                         e->s->o.model_name);
+        } else if (api_is(key, "encoding_format")) {
+            e->base64 = api_is(v, "base64");
+            if (e->base64 || api_is(v, "float")) continue;
+            server_error(e->c, 400, "encoding_format", "encoding_format: float or base64");
+        } else if (api_is(key, "dimensions")) {
+            if (v->kind == JINJA_INT && v->u.i == e->s->x.model->embedding_dims) continue;
+            server_error(e->c, 400, "dimensions", "dimensions: this model's vectors have %u",
+                         e->s->x.model->embedding_dims);
+        } else {
+            char name[100];
+            snprintf(name, sizeof name, "%.*s", key->len < 99 ? (int)key->len : 0, key->u.s);
+            server_error(e->c, 400, name, "this server does not support the field '%s'", name);
+        }
+        return false;
+    }
+    return true;
+}
+
+static bool take(struct embed_call *e, const struct jinja_dict *d)
+{
+    const struct jinja_value *input = api_field(d, "input");
+    const struct jinja_value *items = input;
+    uint32_t n = 1, dims = e->s->x.model->embedding_dims;
+    if (!take_fields(e, d)) return false;
+    if (input && input->kind == JINJA_LIST && input->u.list->count &&
+        input->u.list->items[0].kind != JINJA_INT)
+        items = input->u.list->items, n = input->u.list->count;
+    if (!input || (input->kind != JINJA_STR && input->kind != JINJA_LIST) || n > MAX_TEXTS) {
+        server_error(e->c, 400, "input", "input is a text, token ids, or a list of at most %d",
+                     MAX_TEXTS);
+        return false;
+    }
+    e->jobs = calloc(n, sizeof *e->jobs);
+    e->list = calloc(n, sizeof(struct work_job *));
+    e->ids = calloc(n, sizeof(uint32_t *));
+    e->vectors = calloc((size_t)n * dims, sizeof *e->vectors);
+    if (!e->jobs || !e->list || !e->ids || !e->vectors) {
+        server_error(e->c, 503, NULL, "no memory for the request");
+        return false;
+    }
+    e->n = e->n_live = n;
+    for (uint32_t i = 0; i < n; i++)
+        if (!take_input(e, &items[i], i)) return false;
+    return true;
+}
+
+void api_embeddings(struct server *s, struct http_conn *c)
+{
+    struct jinja_arena *arena = NULL;
+    struct jinja_value body;
+    struct embed_call *e;
+    if (!s->embedder.model) {
+        server_error(c, 501, NULL, "this engine's model has no embeddings");
+        return;
+    }
+    if (!api_read_body(s, c, &arena, &body)) return;
+    e = calloc(1, sizeof *e);
+    if (e) e->s = s, e->c = c;
+    else server_error(c, 503, NULL, "no memory for the request");
+    bool ok = e && take(e, body.u.dict);
+    jinja_arena_destroy(arena);
+    if (!ok) {
+        if (e) destroy(e);
+        return;
+    }
+    enum sched_verdict v = worker_submit(s->worker, e->list, e->n);
+    if (v == SCHED_ACCEPTED) {
+        s->calls++;
+        c->call = e, c->on_abort = on_abort;
+        return;
+    }
+    destroy(e);
+    http_header(c, "Retry-After: 1");
+    if (v == SCHED_FULL) s->metrics.busy_refused++;
+    server_error(c, v == SCHED_FULL ? 429 : 503, NULL, "%s",
+                 v == SCHED_FULL ? "too many requests are waiting: try again later"
+                                 : "the server is shutting down");
+}

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /v1/completions and /v1/chat/completions, whole and streamed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/serve/api.h"
+
+/* ---- log probabilities ---- */
+
+/* The token's own bytes, which may be part of a character. */
+static void json_bytes(struct json *j, const struct tok *t, uint32_t id)
+{
+    struct tok_info info;
+    if (tok_token_info(t, id, &info)) info.n_bytes = 0;
+    json_open(j, "bytes", '[');
+    for (size_t i = 0; i < info.n_bytes; i++) json_int(j, NULL, info.bytes[i]);
+    json_close(j, ']');
+}
+
+static void chat_logprob(struct api_call *a, struct json *j, const struct work_event *e,
+                         const struct lm_logprob *top)
+{
+    const struct tok *t = &a->s->x.text.tok;
+    json_open(j, NULL, '{');
+    lm_json_token(j, "token", t, e->token);
+    json_number(j, "logprob", (double)e->logprob);
+    json_bytes(j, t, e->token);
+    json_open(j, "top_logprobs", '[');
+    for (uint32_t i = 0; i < e->n_top; i++) {
+        json_open(j, NULL, '{');
+        lm_json_token(j, "token", t, top[i].token);
+        json_number(j, "logprob", (double)top[i].logprob);
+        json_bytes(j, t, top[i].token);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static void open_chat_logprobs(struct json *j)
+{
+    json_open(j, "logprobs", '{');
+    json_open(j, "content", '[');
+}
+
+static void close_chat_logprobs(struct json *j)
+{
+    json_close(j, ']');
+    json_null(j, "refusal");
+    json_close(j, '}');
+}
+
+/* Which of the four lists of a completion's logprobs. */
+enum list { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET };
+
+static void list_item(struct api_call *a, struct json *j, enum list which,
+                      const struct work_event *e, const struct lm_logprob *top, uint32_t offset,
+                      bool first_of_prompt)
+{
+    const struct tok *t = &a->s->x.text.tok;
+    switch (which) {
+    case TOKENS: lm_json_token(j, NULL, t, e->token); break;
+    case TOKEN_LOGPROBS:
+        if (first_of_prompt) json_null(j, NULL);
+        else json_number(j, NULL, (double)e->logprob);
+        break;
+    case TEXT_OFFSET: json_int(j, NULL, offset); break;
+    case TOP_LOGPROBS:
+        if (first_of_prompt || !e->n_top) {
+            json_null(j, NULL);
+            break;
+        }
+        json_open(j, NULL, '{');
+        for (uint32_t i = 0; i < e->n_top; i++) {
+            /* as a key: the text of the token, written as a value and given a colon */
+            lm_json_token(j, NULL, t, top[i].token);
+            fputc(':', j->f);
+            j->comma = false;
+            json_number(j, NULL, (double)top[i].logprob);
+        }
+        json_close(j, '}');
+        break;
+    }
+}
+
+static uint32_t token_chars(const struct api_call *a, uint32_t token)
+{
+    struct tok_info info;
+    if (tok_token_info(&a->s->x.text.tok, token, &info)) return 0;
+    return api_chars((const char *)info.bytes, info.n_bytes);
+}
+
+/* One of the lists over all events of a buffer; x->n_chars is where its text begins. */
+static void logprob_list(struct api_call *a, struct json *j, const char *key, enum list which,
+                         struct api_choice *x, struct api_events i, bool whole)
+{
+    const struct lm_logprob *top;
+    const char *text;
+    struct work_event e;
+    const struct api_prompt *p = &a->prompts[x->prompt];
+    uint32_t at = whole ? 0 : x->n_chars;
+    json_open(j, key, '[');
+    if (whole && a->p.echo && p->n) {
+        struct work_event first = {.token = p->ids[0]};
+        list_item(a, j, which, &first, NULL, 0, true);
+        at += p->n_text ? token_chars(a, first.token) : 0;
+    }
+    while (api_next(&i, &e, &top, &text)) {
+        if (e.token == LM_NO_TOKEN) continue;
+        list_item(a, j, which, &e, top, at, false);
+        at += e.of_prompt ? token_chars(a, e.token) : api_chars(text, e.n_text);
+    }
+    json_close(j, ']');
+}
+
+static void completion_logprobs(struct api_call *a, struct json *j, struct api_choice *x,
+                                struct api_events i, bool whole)
+{
+    if (!a->p.logprobs_given) {
+        json_null(j, "logprobs");
+        return;
+    }
+    json_open(j, "logprobs", '{');
+    logprob_list(a, j, "text_offset", TEXT_OFFSET, x, i, whole);
+    logprob_list(a, j, "token_logprobs", TOKEN_LOGPROBS, x, i, whole);
+    logprob_list(a, j, "tokens", TOKENS, x, i, whole);
+    logprob_list(a, j, "top_logprobs", TOP_LOGPROBS, x, i, whole);
+    json_close(j, '}');
+}
+
+/* ---- what all objects begin with ---- */
+
+static struct json *open_object(struct api_call *a, const char *object)
+{
+    struct json *j = server_json(a->s);
+    json_open(j, NULL, '{');
+    json_string(j, "id", a->id);
+    json_string(j, "object", object);
+    json_int(j, "created", a->created);
+    json_string(j, "model", a->s->o.model_name);
+    return j;
+}
+
+static void send_usage(struct api_call *a)
+{
+    if (a->p.include_usage) {
+        struct json *j = open_object(a, a->kind->object);
+        json_open(j, "choices", '[');
+        json_close(j, ']');
+        api_json_usage(a, j);
+        json_close(j, '}');
+        if (!api_send(a, NULL)) return;
+    }
+    http_stream_write(a->c, "data: [DONE]\n\n", 14);
+}
+
+/* ---- completions ---- */
+
+static void json_echo(struct api_call *a, struct json *j, const struct api_choice *x)
+{
+    const struct api_prompt *p = &a->prompts[x->prompt];
+    char *text;
+    size_t n;
+    struct infr_status st;
+    if (p->text) {
+        lm_json_add_text(j, p->text, p->n_text);
+    } else if (!lm_text_decode(&a->s->x.text, p->ids, p->n, TOK_DECODE_SPECIAL, &text, &n, &st)) {
+        lm_json_add_text(j, text, n);
+        free(text);
+    }
+}
+
+static void completion_event(struct api_call *a, struct api_choice *x, const struct work_event *e,
+                             const struct lm_logprob *top, const char *text)
+{
+    if (e->token == LM_NO_TOKEN && !e->n_text) return;
+    struct json *j = open_object(a, "text_completion");
+    struct api_events one = {(const char *)top - sizeof *e, SIZE_MAX, 0};
+    one.n = sizeof *e + e->n_top * sizeof *top + (e->n_text + 7u) / 8 * 8;
+    json_open(j, "choices", '[');
+    json_open(j, NULL, '{');
+    json_int(j, "index", x->index);
+    lm_json_begin_text(j, "text");
+    if (a->p.echo && !x->begun) json_echo(a, j, x);
+    lm_json_add_text(j, text, e->of_prompt ? 0 : e->n_text);
+    lm_json_end_text(j);
+    completion_logprobs(a, j, x, one, false);
+    json_null(j, "finish_reason");
+    json_close(j, '}');
+    json_close(j, ']');
+    json_close(j, '}');
+    x->n_chars += api_chars(text, e->n_text);
+    x->begun = true;
+    api_send(a, NULL);
+}
+
+static void completion_end(struct api_call *a, struct api_choice *x)
+{
+    struct json *j = open_object(a, "text_completion");
+    json_open(j, "choices", '[');
+    json_open(j, NULL, '{');
+    json_int(j, "index", x->index);
+    lm_json_begin_text(j, "text");
+    if (a->p.echo && !x->begun) json_echo(a, j, x);
+    lm_json_end_text(j);
+    json_null(j, "logprobs");
+    json_string(j, "finish_reason", api_finish(x));
+    json_close(j, '}');
+    json_close(j, ']');
+    json_close(j, '}');
+    api_send(a, NULL);
+}
+
+/* best_of: the n choices of a prompt with the best mean log probability, best first. */
+static int by_score(const void *p, const void *q)
+{
+    const struct api_choice *x = *(struct api_choice *const *)p, *y = *(struct api_choice *const *)q;
+    double a = x->n_scored ? x->score / x->n_scored : 0, b = y->n_scored ? y->score / y->n_scored : 0;
+    if (a != b) return a > b ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+static void completion_choice(struct api_call *a, struct json *j, struct api_choice *x,
+                              uint32_t index)
+{
+    struct api_events all = {x->events.p, x->events.n, 0}, i = all;
+    const struct lm_logprob *top;
+    const char *text;
+    struct work_event e;
+    json_open(j, NULL, '{');
+    json_int(j, "index", index);
+    lm_json_begin_text(j, "text");
+    if (a->p.echo) json_echo(a, j, x);
+    while (api_next(&i, &e, &top, &text))
+        if (!e.of_prompt) lm_json_add_text(j, text, e.n_text);
+    lm_json_end_text(j);
+    completion_logprobs(a, j, x, all, true);
+    json_string(j, "finish_reason", api_finish(x));
+    json_close(j, '}');
+}
+
+static void completion_whole(struct api_call *a)
+{
+    struct api_choice *order[MAX_CHOICES];
+    struct json *j = open_object(a, "text_completion");
+    uint32_t each = a->n_choices / a->n_prompts, n = 0;
+    json_open(j, "choices", '[');
+    for (uint32_t p = 0; p < a->n_prompts; p++) {
+        for (uint32_t i = 0; i < each; i++) order[i] = &a->choices[p * each + i];
+        if (a->p.best_of > a->p.n) qsort(order, each, sizeof(struct api_choice *), by_score);
+        for (uint32_t i = 0; i < (uint32_t)a->p.n; i++) completion_choice(a, j, order[i], n++);
+    }
+    json_close(j, ']');
+    api_json_usage(a, j);
+    json_close(j, '}');
+}
+
+static const struct api_kind completions = {API_COMPLETIONS, "cmpl-",        "text_completion",
+                                            NULL,            completion_event, completion_end,
+                                            send_usage,      completion_whole};
+
+static bool add_ids(struct api_call *a, const struct jinja_list *l)
+{
+    uint32_t *ids = malloc((l->count + 1) * sizeof *ids);
+    if (!ids) {
+        api_refuse(a, 503, NULL, "no memory for the request");
+        return false;
+    }
+    for (uint32_t i = 0; i < l->count; i++) {
+        const struct jinja_value *v = &l->items[i];
+        if (v->kind != JINJA_INT || v->u.i < 0 || v->u.i >= a->s->x.model->vocab) {
+            free(ids);
+            api_refuse(a, 400, "prompt", "prompt: token ids are 0 to %u",
+                       a->s->x.model->vocab - 1);
+            return false;
+        }
+        ids[i] = (uint32_t)v->u.i;
+    }
+    return api_add_tokens(a, ids, l->count, NULL, 0);
+}
+
+/* A string, tokens, or a list of either. False: replied. */
+static bool add_prompts(struct api_call *a)
+{
+    const struct jinja_value *v = a->p.prompt;
+    unsigned flags = TOK_ENCODE_SPECIAL | (a->p.add_special ? TOK_ENCODE_BOS : 0);
+    if (v && v->kind == JINJA_STR) return api_add_text(a, v->u.s, v->len, flags);
+    if (!v || v->kind != JINJA_LIST || !v->u.list->count) {
+        api_refuse(a, 400, "prompt", "prompt is a string, a list of tokens, or a list of these");
+        return false;
+    }
+    const struct jinja_list *l = v->u.list;
+    if (l->items[0].kind == JINJA_INT) return add_ids(a, l);
+    if (l->count > MAX_PROMPTS) {
+        api_refuse(a, 400, "prompt", "%u prompts; there can be %d", l->count, MAX_PROMPTS);
+        return false;
+    }
+    for (uint32_t i = 0; i < l->count; i++) {
+        const struct jinja_value *x = &l->items[i];
+        if (x->kind != JINJA_STR && x->kind != JINJA_LIST) {
+            api_refuse(a, 400, "prompt", "prompt: item %u is neither a string nor tokens", i);
+            return false;
+        }
+        if (x->kind == JINJA_STR ? !api_add_text(a, x->u.s, x->len, flags)
+                                 : !add_ids(a, x->u.list))
+            return false;
+    }
+    return true;
+}
+
+void api_completions(struct server *s, struct http_conn *c)
+{
+    struct api_call *a = api_begin(s, c, &completions);
+    if (!a) return;
+    if (!a->p.max_tokens_given) a->p.d.max_tokens = 16; /* OpenAI's default */
+    if (add_prompts(a)) api_start(a);
+}
+
+/* ---- chat ---- */
+
+static struct json *open_chunk(struct api_call *a, const struct api_choice *x)
+{
+    struct json *j = open_object(a, "chat.completion.chunk");
+    json_open(j, "choices", '[');
+    json_open(j, NULL, '{');
+    json_int(j, "index", x->index);
+    json_open(j, "delta", '{');
+    return j;
+}
+
+static void close_chunk(struct api_call *a, struct json *j, const char *finish)
+{
+    if (finish) json_string(j, "finish_reason", finish);
+    else json_null(j, "finish_reason");
+    json_close(j, '}');
+    json_close(j, ']');
+    json_close(j, '}');
+    api_send(a, NULL);
+}
+
+static void chat_role(struct api_call *a, struct api_choice *x)
+{
+    struct json *j = open_chunk(a, x);
+    x->begun = true;
+    json_string(j, "role", "assistant");
+    json_string(j, "content", "");
+    json_close(j, '}');
+    json_null(j, "logprobs");
+    close_chunk(a, j, NULL);
+}
+
+static void chat_event(struct api_call *a, struct api_choice *x, const struct work_event *e,
+                       const struct lm_logprob *top, const char *text)
+{
+    if (!x->begun) chat_role(a, x);
+    if (!a->c || (!e->n_text && (!a->p.logprobs_on || e->token == LM_NO_TOKEN))) return;
+    struct json *j = open_chunk(a, x);
+    lm_json_text(j, "content", text, e->n_text);
+    json_close(j, '}');
+    if (a->p.logprobs_on && e->token != LM_NO_TOKEN) {
+        open_chat_logprobs(j);
+        chat_logprob(a, j, e, top);
+        close_chat_logprobs(j);
+    } else
+        json_null(j, "logprobs");
+    close_chunk(a, j, NULL);
+}
+
+static void chat_end(struct api_call *a, struct api_choice *x)
+{
+    if (!x->begun) chat_role(a, x);
+    if (!a->c) return;
+    struct json *j = open_chunk(a, x);
+    json_close(j, '}');
+    json_null(j, "logprobs");
+    close_chunk(a, j, api_finish(x));
+}
+
+static void chat_choice(struct api_call *a, struct json *j, struct api_choice *x)
+{
+    struct api_events i = {x->events.p, x->events.n, 0};
+    const struct lm_logprob *top;
+    const char *text;
+    struct work_event e;
+    json_open(j, NULL, '{');
+    json_int(j, "index", x->index);
+    json_open(j, "message", '{');
+    json_string(j, "role", "assistant");
+    api_json_text(j, "content", x);
+    json_null(j, "refusal");
+    json_close(j, '}');
+    if (a->p.logprobs_on) {
+        open_chat_logprobs(j);
+        while (api_next(&i, &e, &top, &text))
+            if (e.token != LM_NO_TOKEN) chat_logprob(a, j, &e, top);
+        close_chat_logprobs(j);
+    } else
+        json_null(j, "logprobs");
+    json_string(j, "finish_reason", api_finish(x));
+    json_close(j, '}');
+}
+
+static void chat_whole(struct api_call *a)
+{
+    struct json *j = open_object(a, "chat.completion");
+    json_open(j, "choices", '[');
+    for (uint32_t i = 0; i < a->n_choices; i++) chat_choice(a, j, &a->choices[i]);
+    json_close(j, ']');
+    api_json_usage(a, j);
+    json_close(j, '}');
+}
+
+static const struct api_kind chat = {API_CHAT,   "chatcmpl-", "chat.completion.chunk", NULL,
+                                     chat_event, chat_end,    send_usage,              chat_whole};
+
+void api_chat(struct server *s, struct http_conn *c)
+{
+    struct api_call *a = api_begin(s, c, &chat);
+    char *text;
+    size_t n;
+    if (!a || !api_render(a, a->p.messages, a->p.tools, &text, &n)) return;
+    bool ok = api_add_text(a, text, n, TOK_ENCODE_SPECIAL);
+    free(text);
+    if (!ok) return;
+    a->prompts[0].text = NULL;
+    api_start(a);
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/* `serve`: options, the model and its caches, then the server. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/serve/server.h"
+#include "runtime/status.h"
+
+static int open_texts(struct lm_cli *c, struct server *s)
+{
+    struct infr_status st;
+    struct lm_generator_options o = {.n_ctx = s->x.n_ctx,
+                                     .max_seqs = s->o.parallel,
+                                     .chunk = s->o.chunk,
+                                     .hash_seed = lm_entropy(),
+                                     .keep_others = true};
+    lm_cli_sampling(c, &s->x.text);
+    s->sampling = c->sampling;
+    return lm_generator_create(s->x.model, &s->x.text.tok, &o, &s->x.g, &st) ? cli_error(&st)
+                                                                             : INFR_OK;
+}
+
+static int open_vectors(struct server *s)
+{
+    const struct lm_model *m = s->x.model;
+    struct infr_status st;
+    uint32_t ctx = s->x.n_ctx ? s->x.n_ctx : m->ctx_train ? m->ctx_train : 512;
+    if (m->pooling < INFR_POOLING_MEAN || m->pooling > INFR_POOLING_LAST)
+        return cli_usage("the model does not say how its rows become a vector");
+    s->x.n_ctx = ctx;
+    s->o.parallel = 0;
+    return lm_embedder_init(&s->embedder, s->x.model, ctx, s->o.chunk, &st) ? cli_error(&st)
+                                                                          : INFR_OK;
+}
+
+static int serve(struct lm_cli *c, struct server *s)
+{
+    struct infr_status st;
+    int code = lm_open_model(c, &s->x, (uint32_t)c->parallel, 0);
+    if (code) return code;
+    bool texts = s->x.model->vocab && s->x.model->causal && s->x.model->page_tokens;
+    if (!texts && !s->x.model->embedding_dims)
+        return cli_usage("this engine's model neither writes text nor makes vectors");
+    if (!s->o.model_name) s->o.model_name = rt_text(s->x.e, s->x.e->h.model_name);
+    code = texts ? open_texts(c, s) : open_vectors(s);
+    if (code) return code;
+    struct worker_options o = {
+        .sched = {s->o.max_queue, s->o.parallel ? s->o.parallel : 1, s->o.chunk, s->o.stretch},
+        .generator = s->x.g,
+        .embedder = texts ? NULL : &s->embedder};
+    if (worker_create(&o, &s->worker, &st)) return cli_error(&st);
+    return server_run(s);
+}
+
+int lm_cmd_serve(struct lm_cli *c)
+{
+    static const char *const usual[] = {"127.0.0.1:8080"};
+    struct server *s = calloc(1, sizeof *s);
+    if (!s) return cli_usage("no memory for the server"), INFR_ENVIRONMENT;
+    if (c->positional.n) {
+        free(s);
+        return cli_usage("serve takes options alone");
+    }
+    s->o = (struct server_options){.listen = c->listen.n ? c->listen.v : usual,
+                                   .n_listen = c->listen.n ? c->listen.n : 1,
+                                   .model_name = c->model_name,
+                                   .log_path = c->log_file,
+                                   .key_path = c->api_key_file,
+                                   .timeout_s = c->timeout_s,
+                                   .drain_s = c->drain_s,
+                                   .parallel = (uint32_t)c->parallel,
+                                   .max_queue = (uint32_t)c->queue,
+                                   .chunk = (uint32_t)c->chunk,
+                                   .stretch = c->stretch,
+                                   .http = {.max_body = (uint64_t)c->max_body}};
+    int code = serve(c, s);
+    worker_destroy(s->worker);
+    lm_embedder_deinit(&s->embedder);
+    lm_close(&s->x);
+    free(s);
+    return code;
+}

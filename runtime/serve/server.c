@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The event loop: listeners, signals, routes, keys, the way from the worker back to calls. */
+#define _GNU_SOURCE
+#include "runtime/serve/server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "runtime/serve/api.h"
+#include "runtime/xxh64.h"
+
+/* ---- JSON ---- */
+
+struct json *server_json(struct server *s)
+{
+    rewind(s->json.f);
+    s->json.comma = false;
+    return &s->json;
+}
+
+const char *server_json_end(struct server *s, size_t *n)
+{
+    /* the size that the stream reports is that of the longest text so far: ours ends here */
+    off_t end = ftello(s->json.f);
+    fflush(s->json.f);
+    *n = end > 0 ? (size_t)end : 0;
+    return s->json_text;
+}
+
+void server_reply_json(struct http_conn *c, int status)
+{
+    struct server *s = c->server->user;
+    size_t n;
+    const char *text = server_json_end(s, &n);
+    http_reply(c, status, "application/json; charset=utf-8", text, n);
+}
+
+const char *server_error_type(int status)
+{
+    switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 429: return "rate_limit_error";
+    case 503: return "overloaded_error";
+    case 501: return "not_supported_error";
+    case 504: return "timeout_error";
+    default: return status < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
+void server_error(struct http_conn *c, int status, const char *param, const char *format, ...)
+{
+    struct server *s = c->server->user;
+    char message[1024];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(message, sizeof message, format, ap);
+    va_end(ap);
+    size_t n = strlen(message); /* a cut may go through a character */
+    while (n && n == sizeof message - 1 && ((unsigned char)message[n - 1] & 0x80)) message[--n] = 0;
+    struct json *j = server_json(s);
+    bool anthropic = c->head_text && !strncmp(c->head.path.p, "/v1/messages", 12);
+    json_open(j, NULL, '{');
+    if (anthropic) json_string(j, "type", "error");
+    json_open(j, "error", '{');
+    json_string(j, "message", message);
+    json_string(j, "type", server_error_type(status));
+    if (param) json_string(j, "param", param);
+    else json_null(j, "param");
+    json_int(j, "code", status);
+    json_close(j, '}');
+    if (anthropic) json_string(j, "request_id", c->id);
+    json_close(j, '}');
+    server_reply_json(c, status);
+}
+
+/* ---- keys ---- */
+
+static void hash_key(const struct server *s, const char *key, size_t n, uint64_t out[2])
+{
+    char text[512];
+    if (n > sizeof text - 16) n = sizeof text - 16;
+    for (int i = 0; i < 2; i++) {
+        uint64_t salt = s->key_salt + (uint64_t)i;
+        memcpy(text, &salt, 8);
+        memcpy(text + 8, key, n);
+        out[i] = rt_xxh64(text, n + 8);
+    }
+}
+
+/* Reads the file of keys again; keeps the old ones when it cannot. */
+static int load_keys(struct server *s)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    if (!s->o.key_path) return INFR_OK;
+    FILE *f = fopen(s->o.key_path, "re");
+    if (!f) {
+        cli_usage("--api-key-file: cannot read '%s': %s", s->o.key_path, strerror(errno));
+        return INFR_ENVIRONMENT;
+    }
+    s->n_keys = 0;
+    while ((n = getline(&line, &cap, f)) > 0 && s->n_keys < MAX_KEYS) {
+        while (n && strchr(" \t\r\n", line[n - 1])) n--;
+        if (n && line[0] != '#') hash_key(s, line, (size_t)n, s->keys[s->n_keys++]);
+    }
+    if (line) explicit_bzero(line, cap);
+    free(line);
+    fclose(f);
+    if (s->n_keys) return INFR_OK;
+    return cli_usage("--api-key-file: '%s' has no key", s->o.key_path);
+}
+
+/* "Authorization: Bearer KEY" or "x-api-key: KEY". Compared by hash, all of them, whichever fits. */
+static bool authorized(struct server *s, const struct http_conn *c)
+{
+    if (!s->o.key_path) return true;
+    const struct http_span *v = http_find(&c->head, "authorization");
+    uint64_t hash[2], found = 0;
+    struct http_span key = {"", 0};
+    if (v && v->n > 7 && http_is_word((struct http_span){v->p, 7}, "bearer "))
+        key = (struct http_span){v->p + 7, v->n - 7};
+    else if (!v && (v = http_find(&c->head, "x-api-key")))
+        key = *v;
+    if (!key.n || key.n > 400) return false;
+    hash_key(s, key.p, key.n, hash);
+    for (uint32_t i = 0; i < s->n_keys; i++)
+        found |= s->keys[i][0] == hash[0] && s->keys[i][1] == hash[1];
+    return found;
+}
+
+/* ---- routes ---- */
+
+/* "*" at the end of a route's path stands for anything. */
+static bool path_is(struct http_span path, const char *route)
+{
+    size_t n = strlen(route);
+    if (route[n - 1] == '*') return path.n >= n && !memcmp(path.p, route, n - 1);
+    return http_is(path, route);
+}
+
+static void handle(struct http_conn *c, void *user)
+{
+    struct server *s = user;
+    const struct api_route *other = NULL;
+    for (size_t i = 0; i < n_api_routes; i++) {
+        const struct api_route *r = &api_routes[i];
+        if (!path_is(c->head.path, r->path)) continue;
+        bool head = http_is(c->head.method, "HEAD") && !strcmp(r->method, "GET");
+        if (!head && !http_is(c->head.method, r->method)) {
+            other = r;
+            continue;
+        }
+        if (!r->open && !authorized(s, c)) {
+            s->metrics.auth_refused++;
+            http_header(c, "WWW-Authenticate: Bearer");
+            server_error(c, 401, NULL, "this server wants an API key: Authorization: Bearer KEY");
+            return;
+        }
+        r->handler(s, c);
+        return;
+    }
+    if (!other && !authorized(s, c)) { /* which routes there are is nobody's business either */
+        s->metrics.auth_refused++;
+        server_error(c, 401, NULL, "this server wants an API key: Authorization: Bearer KEY");
+    } else if (other) {
+        http_header(c, "Allow: %s", other->method);
+        server_error(c, 405, NULL, "%s: use %s", other->path, other->method);
+    } else
+        server_error(c, 404, NULL, "there is nothing at %.*s",
+                     c->head.path.n < 200 ? (int)c->head.path.n : 200, c->head.path.p);
+}
+
+/* ---- events ---- */
+
+static void on_wake(evutil_socket_t fd, short what, void *arg)
+{
+    struct server *s = arg;
+    struct work_job *j;
+    (void)fd, (void)what;
+    while ((j = worker_take(s->worker))) api_on_work(j);
+}
+
+void server_check_drained(struct server *s)
+{
+    if (s->draining && !s->calls && !s->http.n_busy && !s->http.n_conns)
+        event_base_loopexit(s->base, NULL);
+}
+
+static void close_listeners(struct server *s)
+{
+    for (int i = 0; i < MAX_LISTENERS; i++) {
+        if (s->listeners[i]) evconnlistener_free(s->listeners[i]);
+        if (s->unlink_paths[i]) unlink(s->unlink_paths[i]);
+        free(s->unlink_paths[i]);
+        s->listeners[i] = NULL, s->unlink_paths[i] = NULL;
+    }
+}
+
+/* The first one lets what was accepted come to its end, a second one stops at once. */
+static void on_stop(evutil_socket_t fd, short what, void *arg)
+{
+    struct server *s = arg;
+    struct timeval soon = {0, 20000};
+    (void)fd, (void)what;
+    if (s->draining) {
+        event_base_loopbreak(s->base);
+        return;
+    }
+    s->draining = true;
+    s->drain_began = worker_clock();
+    fprintf(stderr, "shutting down: %llu requests to finish\n", (unsigned long long)s->calls);
+    close_listeners(s);
+    worker_drain(s->worker);
+    http_server_drain(&s->http);
+    event_del(s->tick);
+    event_add(s->tick, &soon);
+    server_check_drained(s);
+}
+
+static void on_reload(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    load_keys(arg);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    struct server *s = arg;
+    (void)fd, (void)what;
+    if (!s->draining) return;
+    if (s->o.drain_s > 0 && worker_clock() - s->drain_began > s->o.drain_s)
+        event_base_loopbreak(s->base);
+    server_check_drained(s);
+}
+
+static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *peer, int n,
+                      void *arg)
+{
+    struct server *s = arg;
+    (void)l, (void)n;
+    http_accept(&s->http, fd, peer);
+}
+
+/* Out of descriptors: the loop must not spin on it; the tick listens again. */
+static void on_accept_error(struct evconnlistener *l, void *arg)
+{
+    (void)arg;
+    struct timespec pause = {0, 1000000};
+    (void)l;
+    nanosleep(&pause, NULL);
+}
+
+/* ---- listeners ---- */
+
+static int add_listener(struct server *s, const struct sockaddr *address, socklen_t n,
+                        const char *text)
+{
+    int i = 0;
+    while (i < MAX_LISTENERS && s->listeners[i]) i++;
+    if (i == MAX_LISTENERS) return cli_usage("--listen: at most %d addresses", MAX_LISTENERS);
+    unsigned flags = LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC;
+    if (address->sa_family != AF_UNIX) flags |= LEV_OPT_REUSEABLE;
+    s->listeners[i] = evconnlistener_new_bind(s->base, on_accept, s, flags, 511, address, (int)n);
+    if (!s->listeners[i]) {
+        cli_usage("cannot listen on %s: %s", text, strerror(errno));
+        return INFR_ENVIRONMENT;
+    }
+    evconnlistener_set_error_cb(s->listeners[i], on_accept_error);
+    return i;
+}
+
+static void say_address(struct server *s, int i)
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof a;
+    char text[64];
+    if (getsockname(evconnlistener_get_fd(s->listeners[i]), (struct sockaddr *)&a, &n)) return;
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)&a;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)&a;
+    bool six = a.ss_family == AF_INET6;
+    inet_ntop(a.ss_family, six ? (const void *)&v6->sin6_addr : (const void *)&v4->sin_addr, text,
+              sizeof text);
+    fprintf(stderr, six ? "listening on http://[%s]:%u\n" : "listening on http://%s:%u\n", text,
+            ntohs(six ? v6->sin6_port : v4->sin_port));
+}
+
+static int listen_unix(struct server *s, const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct stat info;
+    if (!*path || strlen(path) >= sizeof a.sun_path)
+        return cli_usage("--listen: the path '%s' is not possible for a socket", path);
+    strcpy(a.sun_path, path);
+    /* a socket that a dead server left behind; one that answers is in use */
+    if (!stat(path, &info) && S_ISSOCK(info.st_mode)) {
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        bool used = fd >= 0 && !connect(fd, (struct sockaddr *)&a, sizeof a);
+        if (fd >= 0) close(fd);
+        if (!used) unlink(path);
+    }
+    int i = add_listener(s, (struct sockaddr *)&a, sizeof a, path);
+    if (i < 0 || !s->listeners[i]) return i < 0 ? i : INFR_ENVIRONMENT;
+    s->unlink_paths[i] = strdup(path);
+    fprintf(stderr, "listening on unix:%s\n", path);
+    return INFR_OK;
+}
+
+static int listen_tcp(struct server *s, const char *host, uint16_t port, const char *text)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    int i;
+    if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
+        i = add_listener(s, (struct sockaddr *)&v4, sizeof v4, text);
+    else if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1)
+        i = add_listener(s, (struct sockaddr *)&v6, sizeof v6, text);
+    else
+        return cli_usage("--listen: '%s' is neither a numeric address nor localhost", host);
+    if (i >= MAX_LISTENERS || i < 0 || !s->listeners[i]) return INFR_ENVIRONMENT;
+    say_address(s, i);
+    return INFR_OK;
+}
+
+/* "HOST:PORT", "[V6]:PORT", "unix:PATH" */
+static int listen_on(struct server *s, const char *text)
+{
+    char host[64], *end;
+    if (!strncmp(text, "unix:", 5)) return listen_unix(s, text + 5);
+    const char *colon = strrchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+    bool bracket = n > 1 && text[0] == '[' && text[n - 1] == ']';
+    if (!colon || end == colon + 1 || *end || port > 65535 || n - 2 * bracket >= sizeof host)
+        return cli_usage("--listen: '%s' is not ADDRESS:PORT or unix:PATH", text);
+    memcpy(host, text + bracket, n - 2 * bracket);
+    host[n - 2 * bracket] = 0;
+    if (!strcmp(host, "localhost")) strcpy(host, "127.0.0.1");
+    if (!*host || !strcmp(host, "*")) strcpy(host, "0.0.0.0");
+    return listen_tcp(s, host, (uint16_t)port, text);
+}
+
+/* ---- life ---- */
+
+static bool watch_signals(struct server *s)
+{
+    s->sigterm = evsignal_new(s->base, SIGTERM, on_stop, s);
+    s->sigint = evsignal_new(s->base, SIGINT, on_stop, s);
+    s->sighup = evsignal_new(s->base, SIGHUP, on_reload, s);
+    signal(SIGPIPE, SIG_IGN);
+    return s->sigterm && s->sigint && s->sighup && !event_add(s->sigterm, NULL) &&
+           !event_add(s->sigint, NULL) && !event_add(s->sighup, NULL);
+}
+
+static int open_log(struct server *s)
+{
+    if (!s->o.log_path) return INFR_OK;
+    if (!strcmp(s->o.log_path, "-")) s->log = stderr;
+    else s->log = fopen(s->o.log_path, "ae");
+    if (s->log) return INFR_OK;
+    cli_usage("--log: cannot write '%s': %s", s->o.log_path, strerror(errno));
+    return INFR_ENVIRONMENT;
+}
+
+static int begin(struct server *s)
+{
+    struct timeval second = {1, 0};
+    s->started = time(NULL);
+    s->key_salt = lm_entropy();
+    metrics_init(&s->metrics);
+    s->json.f = open_memstream(&s->json_text, &s->json_n);
+    s->base = event_base_new();
+    if (!s->json.f || !s->base) return cli_usage("no memory for the server"), INFR_ENVIRONMENT;
+    s->http.base = s->base, s->http.o = s->o.http;
+    s->http.handler = handle, s->http.on_done = metrics_on_done, s->http.user = s;
+    s->http.id_seed = lm_entropy();
+    s->wake = event_new(s->base, worker_wake_fd(s->worker), EV_READ | EV_PERSIST, on_wake, s);
+    s->tick = event_new(s->base, -1, EV_PERSIST, on_tick, s);
+    if (!s->wake || !s->tick || event_add(s->wake, NULL) || event_add(s->tick, &second) ||
+        !http_server_init(&s->http) || !watch_signals(s))
+        return cli_usage("no memory for the server"), INFR_ENVIRONMENT;
+    int code = load_keys(s);
+    if (!code) code = open_log(s);
+    for (size_t i = 0; !code && i < s->o.n_listen; i++) code = listen_on(s, s->o.listen[i]);
+    return code;
+}
+
+/* Calls whose peers are gone are there still: the worker ends them. */
+static void finish(struct server *s)
+{
+    struct event *const events[] = {s->wake, s->tick, s->sigterm, s->sigint, s->sighup};
+    if (s->base) http_server_deinit(&s->http);
+    worker_drain(s->worker);
+    for (double until = worker_clock() + 30; s->calls && worker_clock() < until;) {
+        struct work_job *j = worker_take(s->worker);
+        struct timespec pause = {0, 1000000};
+        if (j) api_on_work(j);
+        else nanosleep(&pause, NULL);
+    }
+    close_listeners(s);
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++)
+        if (events[i]) event_free(events[i]);
+    if (s->base) event_base_free(s->base);
+    if (s->json.f) fclose(s->json.f);
+    free(s->json_text);
+    if (s->log && s->log != stderr) fclose(s->log);
+}
+
+int server_run(struct server *s)
+{
+    int code = begin(s);
+    if (!code && event_base_dispatch(s->base) < 0)
+        code = cli_usage("the event loop failed"), code = INFR_ENVIRONMENT;
+    finish(s);
+    return code;
+}

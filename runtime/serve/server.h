@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The inference server of an engine: what its parts share.
+ *
+ *   cmd_serve   options, opening                   api_params  fields of requests
+ *   server      listeners, signals, routes         api_call    a request from prompt to answer
+ *   http_*      connections, framing               api_*       what each endpoint reads and writes
+ *   worker      the model's thread                 metrics     counters, log
+ *   sched       who is served when
+ *
+ * Everything but the worker runs on the event loop's thread.
+ */
+#ifndef INFC_RUNTIME_SERVE_SERVER_H
+#define INFC_RUNTIME_SERVE_SERVER_H
+
+#include <stdio.h>
+
+#include "runtime/lm/lm_cli.h"
+#include "runtime/serve/http_conn.h"
+#include "runtime/serve/worker.h"
+
+enum { MAX_KEYS = 1024, MAX_LISTENERS = 16, MAX_CHOICES = 128, MAX_PROMPTS = 1024 };
+
+struct server_options {
+    const char *const *listen; /* "127.0.0.1:8080", "[::1]:80", "localhost:8080", "unix:/path" */
+    size_t n_listen;
+    const char *model_name; /* what clients call it */
+    const char *log_path;   /* NULL: none; "-": standard error */
+    const char *key_path;   /* API keys, one a line; NULL: none are asked for */
+    bool log_prompts;
+    double timeout_s; /* of a request; 0: none */
+    double drain_s;   /* 0: as long as it takes */
+    uint32_t parallel, max_queue, chunk;
+    double stretch;
+    struct http_options http;
+};
+
+/* Upper ends of a histogram's buckets; a last one has the rest. */
+struct histogram {
+    const double *ends;
+    uint64_t counts[24], n;
+    double sum;
+};
+
+struct metrics {
+    struct histogram ttft, between, e2e, queue, prefill, decode, prompt_tokens, answer_tokens;
+    uint64_t by_finish[8];           /* enum lm_finish */
+    uint64_t by_status[6];           /* 1xx to 5xx; the client closed: 0 */
+    uint64_t prompt_tokens_sum, cached_tokens_sum, answer_tokens_sum; /* what usage said */
+    uint64_t busy_refused, auth_refused;
+};
+
+struct server {
+    struct server_options o;
+    struct lm_open x;
+    struct lm_embedder embedder;
+    struct lm_sampling sampling; /* defaults of requests */
+    struct worker *worker;
+    struct event_base *base;
+    struct http_server http;
+    struct evconnlistener *listeners[MAX_LISTENERS];
+    char *unlink_paths[MAX_LISTENERS];
+    struct event *wake, *sigterm, *sigint, *sighup, *tick;
+    struct json json;
+    char *json_text;
+    size_t json_n;
+    struct metrics metrics;
+    FILE *log;
+    uint64_t keys[MAX_KEYS][2]; /* hashes */
+    uint32_t n_keys;
+    uint64_t key_salt, ids, calls; /* calls: that have not ended */
+    time_t started;
+    bool draining;
+    double drain_began;
+};
+
+/* Prints what is wrong; the exit code. Runs until it is told to stop. */
+int server_run(struct server *s);
+/* Ends the loop when everything that was accepted has been answered. */
+void server_check_drained(struct server *s);
+
+/* ---- JSON out: one text at a time ---- */
+
+struct json *server_json(struct server *s);
+/* What was written since server_json. */
+const char *server_json_end(struct server *s, size_t *n);
+/* The same as a reply. */
+void server_reply_json(struct http_conn *c, int status);
+
+/* ---- errors ---- */
+
+/* type by the status; param NULL: of no field. */
+__attribute__((format(printf, 4, 5))) void server_error(struct http_conn *c, int status,
+                                                        const char *param, const char *format, ...);
+const char *server_error_type(int status);
+
+/* ---- routes (api_*.c) ---- */
+
+typedef void api_handler(struct server *s, struct http_conn *c);
+
+api_handler api_health, api_live, api_ready, api_version, api_models, api_model, api_metrics;
+api_handler api_tokenize, api_detokenize, api_apply_template, api_embeddings;
+api_handler api_completions, api_chat, api_llama_completion, api_props, api_slots, api_infill;
+api_handler api_messages, api_count_tokens, api_responses, api_openapi, api_page;
+
+struct api_route {
+    const char *method, *path;
+    api_handler *handler;
+    bool open; /* without a key */
+    const char *summary;
+};
+extern const struct api_route api_routes[];
+extern const size_t n_api_routes;
+
+/* ---- metrics.c ---- */
+
+void metrics_init(struct metrics *m);
+void histogram_add(struct histogram *h, double x);
+/* A reply is complete: counters and the log. */
+void metrics_on_done(struct http_conn *c, void *server);
+
+#endif
