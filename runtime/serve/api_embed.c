@@ -118,7 +118,7 @@ static bool take_input(struct embed_call *e, const struct jinja_value *v, uint32
     struct server *s = e->s;
     struct infr_status st;
     size_t n = 0;
-    if (v->kind == JINJA_STR) {
+    if (v->kind == JINJA_STR && v->len) {
         if (lm_text_encode(&s->x.text, v->u.s, v->len, TOK_ENCODE_BOS | TOK_ENCODE_EOS, &e->ids[at],
                            &n, &st)) {
             server_error(e->c, 400, "input", "%s", st.note);

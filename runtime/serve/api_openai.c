@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/serve/api.h"
+#include "runtime/text/unicode_utf8.h"
 
 /* ---- log probabilities ---- */
 
@@ -50,6 +51,20 @@ static void close_chat_logprobs(struct json *j)
     json_close(j, '}');
 }
 
+/* Do tokens read alike? Different bytes that are no characters alone do, too. */
+static bool same_text(const struct tok *t, uint32_t x, uint32_t y)
+{
+    struct tok_info a, b;
+    uint8_t u[64], v[64];
+    if (tok_token_info(t, x, &a) || tok_token_info(t, y, &b)) return false;
+    size_t n = utf8_repaired_size(a.bytes, a.n_bytes);
+    if (n != utf8_repaired_size(b.bytes, b.n_bytes)) return false;
+    if (n > sizeof u) return a.n_bytes == b.n_bytes && !memcmp(a.bytes, b.bytes, a.n_bytes);
+    utf8_repair(a.bytes, a.n_bytes, u);
+    utf8_repair(b.bytes, b.n_bytes, v);
+    return !memcmp(u, v, n);
+}
+
 /* Which of the four lists of a completion's logprobs. */
 enum list { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET };
 
@@ -72,6 +87,10 @@ static void list_item(struct api_call *a, struct json *j, enum list which,
         }
         json_open(j, NULL, '{');
         for (uint32_t i = 0; i < e->n_top; i++) {
+            /* of tokens that read alike the best one: a key is there once */
+            uint32_t k = 0;
+            while (k < i && !same_text(t, top[k].token, top[i].token)) k++;
+            if (k < i) continue;
             /* as a key: the text of the token, written as a value and given a colon */
             lm_json_token(j, NULL, t, top[i].token);
             fputc(':', j->f);

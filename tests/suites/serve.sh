@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The server of engines, on the tiny random models of the suite `lm`. tests/serve/raw.py needs Python alone;
+# tests/serve/clients.py the clients that people use, which are fetched for it where that is possible.
+
+. "$INFC_SRC/tests/lib/t.sh"
+
+python=${INFC_PYTHON:-python3}
+
+built() {
+    "$python" "$INFC_SRC/tests/lm/make_model.py" . &&
+        "$INFC" build chat.gguf -o chat && "$INFC" build encoder.gguf -o encoder
+}
+if ! built >out 2>err; then
+    t_fail build "the tiny models do not build"
+    sed 's/^/| /' err
+    exit 1
+fi
+
+PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/raw.py" chat encoder || t_failures=1
+
+# The clients' environment is kept beside the build: the first run needs the package index.
+wheels='openai==2.* anthropic==0.* prometheus-client==0.*'
+venv=$INFC_BUILD/tests/serve-venv
+clients() {
+    if [ "$(cat "$venv/.wheels" 2>/dev/null)" = "$wheels" ]; then return 0; fi
+    python3 -m venv "$venv" &&
+        # shellcheck disable=SC2086
+        timeout 300 "$venv/bin/python" -m pip install -q --disable-pip-version-check $wheels && printf '%s\n' "$wheels" >"$venv/.wheels"
+}
+if clients >out 2>err; then
+    PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" "$INFC_SRC/tests/serve/clients.py" chat encoder || t_failures=1
+else
+    t_skip clients "the openai and anthropic clients cannot be installed: $(tail -n 1 err)"
+fi
+t_end
