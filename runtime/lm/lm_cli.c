@@ -8,10 +8,11 @@
 
 #define SPEED (LM_BENCH | LM_PROFILE)
 #define ANY \
-    (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_TOKENIZE | LM_DETOKENIZE | LM_EMBED | SPEED | LM_SERVE)
+    (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_TOKENIZE | LM_DETOKENIZE | LM_EMBED | SPEED | \
+     LM_SERVE | LM_LOGITS)
 #define SAMPLES (LM_GENERATE | LM_CHAT)
 #define DEFAULTS (SAMPLES | LM_SERVE) /* a request may say otherwise */
-#define RUNS (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_EMBED | SPEED | LM_SERVE)
+#define RUNS (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_EMBED | SPEED | LM_SERVE | LM_LOGITS)
 #define READS (LM_GENERATE | LM_PERPLEXITY | LM_TOKENIZE | LM_EMBED)
 
 enum kind { FLAG, INT, REAL, TEXT, LIST, BYTES, SEED, THREADS, ISA, ON_FULL, MIROSTAT, HELP };
@@ -29,9 +30,9 @@ static const struct option_row {
     const char *text;
 } options[] = {
     {"--prompt", "TEXT", TEXT, READS | LM_CHAT, AT(prompt), 0, 0, 0, "the text; also -p"},
-    {"--file", "FILE", TEXT, READS, AT(file), 0, 0, 0,
+    {"--file", "FILE", TEXT, READS | LM_LOGITS, AT(file), 0, 0, 0,
      "read the text from a file; - is standard input; also -f"},
-    {"--predict", "N", INT, SAMPLES | SPEED, AT(predict), 0, 1 << 30, NOTE(predict),
+    {"--predict", "N", INT, SAMPLES | SPEED | LM_LOGITS, AT(predict), 0, 1 << 30, NOTE(predict),
      "tokens to generate at most; also -n [until the model ends]"},
     {"--system", "TEXT", TEXT, LM_CHAT, AT(system), 0, 0, 0, "system message"},
     {"--template", "NAME", TEXT, LM_CHAT, AT(template_name), 0, 0, 0,
@@ -100,7 +101,13 @@ static const struct option_row {
     {"--no-bos", NULL, FLAG, READS & ~(unsigned)LM_EMBED, AT(no_bos), 0, 0, 0,
      "no token for the beginning"},
     {"--no-eos", NULL, FLAG, LM_TOKENIZE, AT(no_eos), 0, 0, 0, "no token for the end"},
-    {"--batch", "N", INT, SPEED, AT(batch), 1, 1024, 0, "answers at a time [1]"},
+    {"--batch", "N", INT, SPEED | LM_LOGITS, AT(batch), 1, 1024, 0, "answers at a time [1]"},
+    {"--all", NULL, FLAG, LM_LOGITS, AT(all_rows), 0, 0, 0, "logits of the prompt's positions, too"},
+    {"--raw", NULL, FLAG, LM_LOGITS, AT(raw), 0, 0, 0, "write the logits, f32, in place of hashes"},
+    {"--warm", NULL, FLAG, LM_LOGITS, AT(warm), 0, 0, 0,
+     "read all prompts before, so that their pages are found"},
+    {"--preempt", "N", INT, LM_LOGITS, AT(preempt), 1, 1 << 30, 0,
+     "with every N tokens the youngest answer gives its pages back [never]"},
     {"--prompt-tokens", "N", INT, SPEED, AT(bench_prompt), 1, 1 << 24, 0,
      "length of the prompt [512]"},
     {"--repeat", "N", INT, LM_BENCH, AT(repeat), 1, 1000, 0,
@@ -140,8 +147,8 @@ static const struct option_row {
      "keys, one a line, of which a request must name one; read again on SIGHUP"},
     {"--log", "FILE", TEXT, LM_SERVE, AT(log_file), 0, 0, 0,
      "a line of JSON for every request; - is standard error"},
-    {"--json", NULL, FLAG, ANY & ~(unsigned)(LM_CHAT | LM_SERVE), AT(json), 0, 0, 0, "machine-readable output"},
-    {"--quiet", NULL, FLAG, SAMPLES, AT(quiet), 0, 0, 0, "no figures on standard error"},
+    {"--json", NULL, FLAG, ANY & ~(unsigned)(LM_CHAT | LM_SERVE | LM_LOGITS), AT(json), 0, 0, 0, "machine-readable output"},
+    {"--quiet", NULL, FLAG, SAMPLES | LM_LOGITS, AT(quiet), 0, 0, 0, "no figures on standard error"},
     {"--help", NULL, HELP, ANY, 0, 0, 0, 0, "this text"},
 };
 enum { N_OPTIONS = sizeof options / sizeof *options };

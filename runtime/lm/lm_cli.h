@@ -19,10 +19,10 @@ struct lm_cli {
     struct infr_options engine_options;
     bool json, ignore_eos, show_special, prompt_logprobs, no_bos, no_eos, parse_special, quiet;
     bool no_normalize, seed_given, ctx_given, temp_given, top_k_given, top_p_given, min_p_given,
-        repeat_given, predict_given;
+        repeat_given, predict_given, all_rows, raw, warm;
     const char *prompt, *file, *system, *template_name, *template_args, *pooling;
     int64_t predict, min_tokens, logprobs, chunk, ctx, kv_memory, keep, choices, bench_prompt,
-        batch, repeat, stride;
+        batch, repeat, stride, preempt;
     enum lm_on_full on_full;
     struct lm_sampling sampling;
     /* of serve */
@@ -43,6 +43,7 @@ enum lm_command_bit {
     LM_BENCH = 64,
     LM_PROFILE = 128,
     LM_SERVE = 256,
+    LM_LOGITS = 512,
 };
 
 struct lm_command {
@@ -61,6 +62,7 @@ int lm_cmd_embed(struct lm_cli *c);
 int lm_cmd_bench(struct lm_cli *c);
 int lm_cmd_profile(struct lm_cli *c);
 int lm_cmd_serve(struct lm_cli *c); /* runtime/serve */
+int lm_cmd_logits(struct lm_cli *c);
 
 /* Parses and runs. */
 int lm_cli_run(const struct lm_command *cmd, int argc, char **argv);

@@ -46,6 +46,12 @@ static const struct lm_command commands[] = {
      "second one stops at once.",
      "serve\nserve --listen 0.0.0.0:8000 --api-key-file keys --log -\nserve --listen unix:/run/model.sock "
      "--parallel 16"},
+    {"logits", "the model's raw output, for tests", LM_LOGITS, lm_cmd_logits,
+     "Continues lines of token ids greedily by -n tokens and prints, for each line, a hash of the\n"
+     "bits of the logits that tokens were drawn from, and their number. Batches, chunks, threads,\n"
+     "shared pages and preemption change nothing, for one KV cache type and CPU level.",
+     "tokenize -p 'Hello world' | logits -n 8\nlogits ids.txt -n 8 --batch 8 --warm --preempt 3\n"
+     "logits ids.txt --all --raw > logits.f32"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -62,6 +68,7 @@ static const struct cli_extra_command rows[] = {
     {"tokenize", "text to tokens", run},        {"detokenize", "tokens to text", run},
     {"bench", "measure speed of a model", run}, {"profile", "time of each kernel launch", run},
     {"serve", "an inference server", run},
+    {"logits", "the model's raw output, for tests", run},
 };
 _Static_assert(sizeof rows / sizeof *rows == N_COMMANDS, "one row a command");
 

@@ -53,6 +53,12 @@ caches_in_blocks() {
 }
 t_check caches-in-blocks caches_in_blocks
 
+# The whole matrix, and real models: tests/lm/invariance.sh.
+batch_invariance() {
+    "$INFC" build chat.gguf --kv=q8 -o small && "$INFC_SRC/tests/lm/invariance.sh" --few 300 ./chat ./small
+}
+t_check batch-invariance batch_invariance
+
 choices_are_seeds_of_their_own() {
     answers --choices 3 >three && answers >one && [ "$(sed -n 1p three)" = "$(cat one)" ] &&
         [ "$(sort -u three | wc -l)" = 3 ]
@@ -200,7 +206,7 @@ benches() {
 t_check benches benches
 
 helps() {
-    for cmd in generate chat embed perplexity tokenize detokenize bench profile; do
+    for cmd in generate chat embed perplexity tokenize detokenize bench profile logits; do
         ./chat $cmd --help | grep -q "^usage: ./chat $cmd " || return 1
     done
     ./chat --help | grep -q '  generate' && ! ./chat --help | grep -q '  run ' && ./chat info | grep -q '(state)' &&

@@ -69,7 +69,7 @@ static void generate(struct lm_model *m, struct fixture *fx)
 {
     struct lm_generator *g;
     struct lm_request *r[SEQS];
-    struct lm_generator_options o = {200, SEQS, 16, 1, false, false};
+    struct lm_generator_options o = {.n_ctx = 200, .max_seqs = SEQS, .chunk = 16, .hash_seed = 1};
     struct infr_status st;
     uint32_t prompt[40];
     uint64_t events = 0;
@@ -138,7 +138,7 @@ static void test_session(void **state)
     uint64_t events = 0, before;
     bool more = true;
     struct infr_text_header h = ep_text();
-    struct lm_generator_options o = {1000, 1, 16, 1, false, false};
+    struct lm_generator_options o = {.n_ctx = 1000, .max_seqs = 1, .chunk = 16, .hash_seed = 1};
     struct infr_options options = {.threads = 1};
     vocab_begin(&fx);
     ep_init(&plan);

@@ -35,7 +35,7 @@ static void collect(void *user, const struct lm_event *e)
 
 static void generate(struct lm_model *m, struct fixture *f, uint32_t chunk, struct out out[3])
 {
-    struct lm_generator_options o = {200, 2, chunk, 1, false};
+    struct lm_generator_options o = {.n_ctx = 200, .max_seqs = 2, .chunk = chunk, .hash_seed = 1};
     struct lm_generator *g;
     struct lm_request *r[3];
     struct infr_status st;

@@ -1,0 +1,80 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Batch invariance: 16 prompts through an engine in every combination of
+#
+#   answers at a time {1, 2, 8} x chunk {1, 7, 64, 512} x threads {1, 2} x prompts known before or not x
+#   preemption with every 3 tokens or never x every CPU level
+#
+# must give one hash of raw logit bits per prompt and level. The logits are those of the prompt's last token and of the
+# tokens that follow it.
+#
+# usage: invariance.sh [--few] VOCAB ENGINE...     --few: a dozen combinations a level that have each value at least once
+# Prints a line an engine and level; exits with 1 when a hash differs.
+
+few=
+[ "$1" = --few ] && few=1 && shift
+vocab=$1
+shift
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+
+# Lengths around pages and chunks; a third of the prompts begin alike.
+prompts() {
+    awk -v vocab="$vocab" 'BEGIN {
+        n = split("1 2 3 5 7 8 9 15 16 17 20 31 32 33 40 70", len, " ")
+        x = 12345
+        for (i = 1; i <= n; i++) {
+            line = ""
+            y = 99
+            for (k = 0; k < len[i]; k++) {
+                x = (x * 1103515245 + 12345) % 2147483648
+                y = (y * 69069 + 1) % 2147483648
+                line = line " " int((i % 3 == 0 && k < 33 ? y : x) / 65536) % vocab
+            }
+            print substr(line, 2)
+        }
+    }'
+}
+
+combinations() {
+    for chunk in 1 7 64 512; do
+        for batch in 1 2 8; do
+            for threads in 1 2; do
+                for warm in '' --warm; do
+                    for preempt in '' '--preempt 3'; do
+                        k=$((k + 1))
+                        # every eighth, beginning elsewhere in each round, has every pair of most values
+                        [ -n "$few" ] && [ $(((k + k / 8) % 8)) -ne 0 ] && continue
+                        echo "--chunk $chunk --batch $batch --threads $threads $warm $preempt"
+                    done
+                done
+            done
+        done
+    done
+}
+
+prompts >"$tmp/ids"
+combinations >"$tmp/combinations"
+status=0
+for engine; do
+    for isa in v2 v3 v4; do
+        "$engine" info --isa=$isa >/dev/null 2>&1 || continue
+        runs=0 preempted=0 found=0 bad=0
+        rm -f "$tmp/want"
+        while read -r args; do
+            # shellcheck disable=SC2086
+            "$engine" logits "$tmp/ids" -n 4 --ctx 128 --isa $isa $args >"$tmp/got" 2>"$tmp/figures" || { cat "$tmp/figures"; exit 1; }
+            runs=$((runs + 1))
+            preempted=$((preempted + $(sed 's/.* steps, \([0-9]*\) pre.*/\1/' "$tmp/figures")))
+            found=$((found + $(sed 's/.*ions, \([0-9]*\) tok.*/\1/' "$tmp/figures")))
+            [ -f "$tmp/want" ] || cp "$tmp/got" "$tmp/want"
+            cmp -s "$tmp/want" "$tmp/got" && continue
+            bad=$((bad + 1))
+            echo "differs: $engine logits -n 4 --ctx 128 --isa $isa $args, prompts: $(diff "$tmp/want" "$tmp/got" | grep -c '^<')"
+        done <"$tmp/combinations"
+        distinct=$(cut -d' ' -f1 "$tmp/want" | sort -u | wc -l)
+        echo "$engine $isa: $runs combinations, $bad differ; $distinct hashes of 16 prompts, $preempted preemptions, $found tokens found"
+        [ $bad = 0 ] && [ "$distinct" = 16 ] && [ $preempted -gt 0 ] && [ $found -gt 0 ] || status=1
+    done
+done
+exit $status
