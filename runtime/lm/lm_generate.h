@@ -48,6 +48,7 @@ struct lm_event {
     uint32_t n_top;
     bool of_prompt; /* a prompt token's log probability; no text */
     enum lm_finish finish;
+    int stopped; /* number of the stop string that ended the answer, else -1 */
 };
 
 typedef void lm_event_fn(void *user, const struct lm_event *e);

@@ -149,7 +149,12 @@ void lm_request_end(struct lm_request *r, enum lm_finish finish, const char *err
     r->finish = finish;
     r->error = error;
     size_t n = show(r, LM_NO_TOKEN, true, false, &stopped);
-    struct lm_event e = {r, LM_NO_TOKEN, r->g->text, n, 0, NULL, 0, false, finish};
+    struct lm_event e = {.request = r,
+                         .token = LM_NO_TOKEN,
+                         .text = r->g->text,
+                         .n_text = n,
+                         .finish = finish,
+                         .stopped = -1};
     tell(r, &e);
 }
 
@@ -213,9 +218,8 @@ static void draw(struct lm_request *r, const float *logits)
     r->n_generated++;
     e.finish = take(r, token, may_end);
     bool silent = e.finish == LM_FINISH_EOS || (e.finish == LM_FINISH_STOP && !r->d.include_stop);
-    int stopped;
-    e.n_text = show(r, silent ? LM_NO_TOKEN : token, e.finish != LM_RUNNING, may_end, &stopped);
-    if (stopped >= 0) e.finish = LM_FINISH_STOP;
+    e.n_text = show(r, silent ? LM_NO_TOKEN : token, e.finish != LM_RUNNING, may_end, &e.stopped);
+    if (e.stopped >= 0) e.finish = LM_FINISH_STOP;
     if (e.finish != LM_RUNNING) {
         lm_generator_forget(g, r);
         r->state = LM_DONE;
@@ -227,7 +231,8 @@ static void draw(struct lm_request *r, const float *logits)
 static void report_prompt(struct lm_request *r, uint32_t position, const float *logits)
 {
     struct lm_event e = {
-        .request = r, .token = r->seq.tokens[position + 1], .text = "", .of_prompt = true};
+        .request = r, .token = r->seq.tokens[position + 1], .text = "", .of_prompt = true,
+        .stopped = -1};
     e.n_top = r->d.n_logprobs > 0 ? (uint32_t)r->d.n_logprobs : 0;
     e.logprob = lm_logprobs(r->g->draw, logits, e.token, r->top, e.n_top);
     e.top = r->top;

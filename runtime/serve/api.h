@@ -34,10 +34,11 @@ struct api_params {
 struct api_call;
 
 struct api_choice {
-    struct work_job work; /* first: the worker hands it back */
+    struct work_job work;
     struct api_call *call;
     uint32_t index, prompt;
     struct work_bytes events; /* all of them, unless they are streamed */
+    int32_t stopped;          /* number of the stop string that ended it, or -1 */
     uint32_t n_chars;         /* of the text so far, for text_offset */
     double score;             /* sum of log probabilities */
     uint32_t n_scored;
@@ -62,6 +63,7 @@ struct api_kind {
     void (*choice_end)(struct api_call *a, struct api_choice *x);
     void (*end)(struct api_call *a);
     void (*whole)(struct api_call *a);
+    bool keeps; /* events of streams are kept too */
 };
 
 struct api_call {
@@ -77,7 +79,7 @@ struct api_call {
     int64_t created;
     bool streaming, failed;
     double began;
-    void *state; /* the kind's, in the arena */
+    int64_t sequence; /* of the events of a stream */
 };
 
 /* ---- api_params.c ---- */
@@ -128,7 +130,14 @@ void api_usage(const struct api_call *a, uint64_t *prompt, uint64_t *cached, uin
 void api_json_usage(struct api_call *a, struct json *j);
 uint32_t api_chars(const char *text, size_t n);
 
+/* "data: [DONE]" */
+void api_send_done(struct api_call *a);
+
 /* ---- api_prompt.c ---- */
+
+/* {"role": role, "content": content} appended to a list. False: no memory, replied. */
+bool api_add_message(struct api_call *a, struct jinja_value *list, const char *role,
+                     const struct jinja_value *content);
 
 /* A conversation through the model's template into memory for free(). False: replied. */
 bool api_render(struct api_call *a, const struct jinja_value *messages,

@@ -127,7 +127,7 @@ static void make_choices(struct api_call *a)
         struct api_choice *x = &a->choices[i];
         struct lm_request_desc *d = &x->work.job.desc;
         uint32_t each = a->n_choices / a->n_prompts;
-        x->call = a, x->index = i, x->prompt = i / each;
+        x->call = a, x->index = i, x->stopped = -1, x->prompt = i / each;
         *d = a->p.d;
         d->prompt = a->prompts[x->prompt].ids, d->n_prompt = a->prompts[x->prompt].n;
         d->sampling.stream = i % each;
@@ -247,6 +247,8 @@ bool api_send(struct api_call *a, const char *name)
            a->c && http_stream_write(a->c, "\n\n", 2);
 }
 
+void api_send_done(struct api_call *a) { http_stream_write(a->c, "data: [DONE]\n\n", 14); }
+
 static void measure(struct api_call *a, struct api_choice *x, const struct work_event *e)
 {
     struct metrics *m = &a->s->metrics;
@@ -359,11 +361,12 @@ void api_on_work(struct work_job *job)
     const char *text;
     while (api_next(&i, &e, &top, &text)) {
         measure(a, x, &e);
+        if (e.stopped >= 0) x->stopped = e.stopped;
         if (!a->c || a->failed || !a->p.stream || e.finish == LM_FINISH_ERROR) continue;
         begin_stream(a);
         if (a->c && a->kind->event) a->kind->event(a, x, &e, top, text);
     }
-    if (a->c && !a->p.stream && !keep(x, &job->events)) {
+    if (a->c && (!a->p.stream || a->kind->keeps) && !keep(x, &job->events)) {
         job->no_memory = true;
         if (!job->ended) worker_cancel(job);
     }

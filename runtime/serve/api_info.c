@@ -17,10 +17,18 @@ const struct api_route api_routes[] = {
     {"GET", "/v1/models/*", api_model, false, "the model, by its name"},
     {"POST", "/v1/completions", api_completions, false, "continue a text"},
     {"POST", "/v1/chat/completions", api_chat, false, "answer a conversation"},
+    {"POST", "/v1/responses", api_responses, false, "answer a conversation, OpenAI's newer way"},
+    {"POST", "/v1/messages", api_messages, false, "answer a conversation, Anthropic's way"},
+    {"POST", "/v1/messages/count_tokens", api_count_tokens, false, "tokens of a conversation"},
     {"POST", "/v1/embeddings", api_embeddings, false, "texts to vectors"},
     {"POST", "/tokenize", api_tokenize, false, "text to tokens"},
     {"POST", "/detokenize", api_detokenize, false, "tokens to text"},
     {"POST", "/apply-template", api_apply_template, false, "a conversation as the model reads it"},
+    {"POST", "/completion", api_llama_completion, false, "continue a text, llama-server's way"},
+    {"POST", "/completions", api_llama_completion, false, "the same"},
+    {"POST", "/infill", api_infill, false, "the middle of a text"},
+    {"GET", "/props", api_props, false, "what the server is"},
+    {"GET", "/slots", api_slots, false, "who is busy"},
 };
 const size_t n_api_routes = sizeof api_routes / sizeof *api_routes;
 

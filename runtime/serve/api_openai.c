@@ -170,7 +170,7 @@ static void send_usage(struct api_call *a)
         json_close(j, '}');
         if (!api_send(a, NULL)) return;
     }
-    http_stream_write(a->c, "data: [DONE]\n\n", 14);
+    api_send_done(a);
 }
 
 /* ---- completions ---- */
@@ -276,7 +276,7 @@ static void completion_whole(struct api_call *a)
 
 static const struct api_kind completions = {API_COMPLETIONS, "cmpl-",        "text_completion",
                                             NULL,            completion_event, completion_end,
-                                            send_usage,      completion_whole};
+                                            send_usage,      completion_whole, false};
 
 static bool add_ids(struct api_call *a, const struct jinja_list *l)
 {
@@ -430,7 +430,7 @@ static void chat_whole(struct api_call *a)
 }
 
 static const struct api_kind chat = {API_CHAT,   "chatcmpl-", "chat.completion.chunk", NULL,
-                                     chat_event, chat_end,    send_usage,              chat_whole};
+                                     chat_event, chat_end,    send_usage,              chat_whole, false};
 
 void api_chat(struct server *s, struct http_conn *c)
 {

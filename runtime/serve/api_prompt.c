@@ -99,6 +99,17 @@ static bool copy_message(const struct at *m, const struct jinja_dict *from, stru
     return true;
 }
 
+bool api_add_message(struct api_call *a, struct jinja_value *list, const char *role,
+                     const struct jinja_value *content)
+{
+    struct jinja_value dict, name;
+    return (jinja_dict_init(a->arena, 2, &dict) && jinja_str_view(role, strlen(role), &name) &&
+            jinja_dict_put_name(a->arena, dict.u.dict, "role", name) &&
+            jinja_dict_put_name(a->arena, dict.u.dict, "content", *content) &&
+            jinja_list_append(a->arena, list->u.list, dict)) ||
+           no_memory(a);
+}
+
 static bool copy_messages(struct api_call *a, const struct jinja_value *messages,
                           struct jinja_value *out)
 {

@@ -40,7 +40,7 @@ int sched_create(struct lm_generator *g, const struct sched_options *o, struct s
     s->shares = calloc(s->n_shares, sizeof *s->shares);
     if (!s->running || !s->shares) {
         sched_destroy(s);
-        return rt_fail_memory(st, "the scheduler", s->n_shares * sizeof *s->shares);
+        return rt_fail_memory(st, "the scheduler", (size_t)o->max_queue * sizeof(struct share));
     }
     *out = s;
     return INFR_OK;

@@ -85,8 +85,8 @@ static void touch(struct work_job *j)
 static void on_event(void *user, const struct lm_event *e)
 {
     struct work_job *j = user;
-    struct work_event head = {e->token, (uint32_t)e->n_text, e->n_top,
-                              e->logprob, e->of_prompt, e->finish};
+    struct work_event head = {e->token,     (uint32_t)e->n_text, e->n_top,  e->logprob,
+                              e->of_prompt, e->finish,           e->stopped};
     size_t tops = e->n_top * sizeof *e->top, pad = (8 - e->n_text % 8) % 8;
     touch(j);
     if (!reserve(&j->mine, sizeof head + tops + e->n_text + pad)) {

@@ -13,12 +13,13 @@
 #include "runtime/lm/lm_embed.h"
 #include "runtime/serve/sched.h"
 
-/* In a job's events, each 8-byte aligned: this, n_top alternatives, n_text bytes. */
+/* In a job's events: this, n_top alternatives, n_text bytes and up to 7 more. */
 struct work_event {
     uint32_t token, n_text, n_top;
     float logprob;
     bool of_prompt;
     enum lm_finish finish;
+    int32_t stopped;
 };
 
 struct work_bytes {

@@ -4,6 +4,7 @@
 import asyncio
 import sys
 
+import anthropic
 import openai
 import prometheus_client.parser
 
@@ -13,6 +14,7 @@ ENGINE, EMBEDDER = sys.argv[1:3]
 S = Server(ENGINE, "--parallel", "4", name="clients")
 BASE = f"http://127.0.0.1:{S.port}"
 O = openai.OpenAI(base_url=BASE + "/v1", api_key="none", max_retries=0)
+A = anthropic.Anthropic(base_url=BASE, api_key="none", max_retries=0)
 HI = [{"role": "system", "content": "You are a robot."}, {"role": "user", "content": "the city"}]
 
 
@@ -115,6 +117,40 @@ def openai_many_at_once():
     texts = [r.choices[0].message.content for r in asyncio.run(go())]
     for i in range(4):
         assert len(set(texts[i::4])) == 1
+
+
+@test
+def openai_responses():
+    r = O.responses.create(model="chat.gguf", input="the city", instructions="You are a robot.", max_output_tokens=20, temperature=0)
+    chat = O.chat.completions.create(model="chat.gguf", messages=HI, max_tokens=20, temperature=0)
+    assert r.output_text == chat.choices[0].message.content and r.usage.total_tokens == chat.usage.total_tokens
+    kinds, text = [], ""
+    for e in O.responses.create(model="chat.gguf", input="the city", instructions="You are a robot.", max_output_tokens=20, temperature=0, stream=True):
+        kinds.append(e.type)
+        text += e.delta if e.type == "response.output_text.delta" else ""
+    assert text == r.output_text and kinds[0] == "response.created" and kinds[-1] in ("response.completed", "response.incomplete")
+    with O.responses.stream(model="chat.gguf", input="the city", max_output_tokens=20, temperature=0) as stream:
+        assert [e.type for e in stream][0] == "response.created"
+
+
+@test
+def anthropic_messages():
+    r = A.messages.create(model="chat.gguf", system="You are a robot.", messages=HI[1:], max_tokens=20, extra_body={"temperature": 0})
+    chat = O.chat.completions.create(model="chat.gguf", messages=HI, max_tokens=20, temperature=0)
+    assert r.content[0].text == chat.choices[0].message.content
+    assert r.usage.input_tokens == chat.usage.prompt_tokens and r.usage.output_tokens == chat.usage.completion_tokens
+    with A.messages.stream(model="chat.gguf", system="You are a robot.", messages=HI[1:], max_tokens=20, extra_body={"temperature": 0}) as stream:
+        text = "".join(stream.text_stream)
+        final = stream.get_final_message()
+    assert text == final.content[0].text == r.content[0].text and final.stop_reason == r.stop_reason
+    assert A.messages.count_tokens(model="chat.gguf", system="You are a robot.", messages=HI[1:]).input_tokens == r.usage.input_tokens
+    stop = A.messages.create(model="chat.gguf", system="You are a robot.", messages=HI[1:], max_tokens=20, extra_body={"temperature": 0}, stop_sequences=[text[4:6]])
+    assert stop.stop_reason == "stop_sequence" and stop.stop_sequence == text[4:6]
+    try:
+        A.messages.create(model="chat.gguf", messages=[{"role": "pirate", "content": "x"}], max_tokens=1)
+        raise AssertionError("pirates are refused")
+    except anthropic.BadRequestError as e:
+        assert "who?" in str(e)
 
 
 @test

@@ -325,6 +325,72 @@ def vectors():
         assert e.stop() == 0
 
 
+@test
+def llama_server_s_endpoints():
+    body = {"prompt": PROMPT, "n_predict": 12, "temperature": 0, "return_tokens": True, "n_probs": 2, "ignore_eos": True}
+    r = S.post("/completion", body)
+    same = completion(max_tokens=12, ignore_eos=True)
+    assert r["content"] == same["choices"][0]["text"] and r["tokens_predicted"] == 12 and r["stop_type"] == "limit"
+    assert len(r["tokens"]) == 12 == len(r["completion_probabilities"])
+    assert S.post("/detokenize", {"tokens": r["tokens"]})["content"] == r["content"]
+    parts = S.stream("/completion", body)
+    assert "".join(p["content"] for p in parts) == r["content"] and [p["stop"] for p in parts].index(True) == len(parts) - 1
+    assert sum((p["tokens"] for p in parts), []) == r["tokens"]
+    word = S.post("/completion", {**body, "stop": [r["content"][5:8]]})
+    assert word["stop_type"] == "word" and word["stopping_word"] == r["content"][5:8]
+    refused("n_discard", path="/completion", prompt="a", n_discard=-1)
+    refused("id_slot", path="/completion", prompt="a", id_slot=3)
+    assert S.post("/infill", {"input_prefix": "a", "input_suffix": "b"}, 501)
+    p = S.get("/props")
+    assert p["total_slots"] == 4 and "im_start" in p["chat_template"] and p["default_generation_settings"]["n_ctx"] == 512
+    assert len(S.get("/slots")) == 4
+
+
+@test
+def messages():
+    body = {"model": "chat.gguf", "max_tokens": 30, "temperature": 0, "system": "the city",
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "a robot"}]}]}
+    r = S.post("/v1/messages", body)
+    chat = S.post("/v1/chat/completions", {"messages": [{"role": "system", "content": "the city"}, {"role": "user", "content": "a robot"}],
+                                           "max_tokens": 30, "temperature": 0})
+    text = r["content"][0]["text"]
+    assert text == chat["choices"][0]["message"]["content"]
+    assert r["usage"]["input_tokens"] == chat["usage"]["prompt_tokens"] == S.post("/v1/messages/count_tokens", body)["input_tokens"]
+    assert r["usage"]["output_tokens"] == chat["usage"]["completion_tokens"] and r["stop_reason"] in ("max_tokens", "end_turn")
+    parts = S.stream("/v1/messages", body)
+    kinds = [p["type"] for p in parts]
+    assert kinds[:2] == ["message_start", "content_block_start"] and kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+    assert "".join(p["delta"]["text"] for p in parts if p["type"] == "content_block_delta") == text
+    assert parts[-2]["usage"] == r["usage"] and parts[-2]["delta"]["stop_reason"] == r["stop_reason"]
+    stopped = S.post("/v1/messages", {**body, "stop_sequences": ["\x00", text[3:6]]})
+    assert stopped["stop_reason"] == "stop_sequence" and stopped["stop_sequence"] == text[3:6]
+    e = S.post("/v1/messages", {"messages": body["messages"]}, 400)
+    assert e["type"] == "error" and e["error"]["type"] == "invalid_request_error" and "max_tokens" in e["error"]["message"]
+    assert S.post("/v1/messages", {**body, "thinking": {"type": "enabled"}}, 400)["error"]["param"] == "thinking"
+
+
+@test
+def responses():
+    body = {"model": "chat.gguf", "max_output_tokens": 30, "temperature": 0, "input": "a robot", "instructions": "the city"}
+    r = S.post("/v1/responses", body)
+    chat = S.post("/v1/chat/completions", {"messages": [{"role": "system", "content": "the city"}, {"role": "user", "content": "a robot"}],
+                                           "max_tokens": 30, "temperature": 0})
+    text = r["output"][0]["content"][0]["text"]
+    assert text == chat["choices"][0]["message"]["content"]
+    assert r["usage"]["output_tokens"] == chat["usage"]["completion_tokens"]
+    items = S.post("/v1/responses", {**body, "instructions": None, "input": [
+        {"role": "developer", "content": "the city"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a robot"}]}]})
+    assert items["output"][0]["content"][0]["text"] == text
+    parts = S.stream("/v1/responses", body)
+    assert [p["sequence_number"] for p in parts] == list(range(len(parts)))
+    assert "".join(p["delta"] for p in parts if p["type"] == "response.output_text.delta") == text
+    assert parts[-1]["response"]["output"][0]["content"][0]["text"] == text and parts[-1]["response"]["usage"] == {
+        **r["usage"], "input_tokens_details": parts[-1]["response"]["usage"]["input_tokens_details"]}
+    refused("previous_response_id", path="/v1/responses", input="a", previous_response_id="resp_1")
+    refused("store", path="/v1/responses", input="a", store=True)
+
+
 # ---- load ----
 
 def long_body():

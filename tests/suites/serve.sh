@@ -20,7 +20,7 @@ fi
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/raw.py" chat encoder || t_failures=1
 
 # The clients' environment is kept beside the build: the first run needs the package index.
-wheels='openai==2.* anthropic==0.* prometheus-client==0.*'
+wheels='openai==3.* anthropic==2.* prometheus-client==0.*'
 venv=$INFC_BUILD/tests/serve-venv
 clients() {
     if [ "$(cat "$venv/.wheels" 2>/dev/null)" = "$wheels" ]; then return 0; fi
