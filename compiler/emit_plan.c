@@ -258,7 +258,7 @@ static struct infr_table put_table(struct emitter *e, const void *rows, size_t n
 static void put_header(struct emitter *e, const struct plan_blob_options *opt, uint32_t entry)
 {
     struct infr_header h = {.magic = INFR_MAGIC, .header_bytes = sizeof h, .major = INFR_VERSION_MAJOR, .minor = INFR_VERSION_MINOR,
-                            .weights_bytes = e->out->weights_bytes, .weights_hash = opt->weights_hash, .isa_mask = opt->isa_mask,
+                            .weights_bytes = e->out->weights_bytes, .isa_mask = opt->isa_mask,
                             .entry_block = entry,
                             .branch_checks = (uint32_t)(e->checks.n - e->p->module->checks.n)};
     h.model_name = put_string(e, e->p->module->name);

@@ -25,7 +25,6 @@ struct plan_blob_options {
     const char *manifest; /* JSON text */
     unsigned isa_mask;
     const struct golden *golden; /* NULL = none */
-    uint64_t weights_hash;
     const void *text; /* the text section (compiler/text_section.h), or NULL */
     size_t text_bytes;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The last phases of a build: kernels to objects, the plan's blob and tables to a data object, all of it to an engine. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +137,8 @@ static bool link_all(struct engine *e, const char *output_path)
     objects[0] = (struct link_object){e->data.data, e->data.n_bytes};
     for (size_t i = 0; i < e->n_jobs; i++) objects[i + 1] = (struct link_object){e->jobs[i].object.data, e->jobs[i].object.n_bytes};
     struct link_input in = {.objects = objects, .n_objects = e->n_jobs + 1, .weights_bytes = e->blob.weights_bytes,
-                            .read_weights = read_weights, .context = e};
+                            .read_weights = read_weights, .context = e, .hash_symbol = INFR_SYM_PLAN,
+                            .hash_offset = offsetof(struct infr_header, weights_hash)};
     return link_engine(&in, output_path, e->b->diag);
 }
 

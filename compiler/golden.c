@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/golden.h"
 
-#include <math.h>
-
+#include "compiler/error_scale.h"
 #include "compiler/npy.h"
 #include "compiler/shapes.h"
 #include "runtime/abi/golden_text.h"
 
 /* Of a language model's constants. The evaluator unpacks every block: 135 million elements take 0.7 s. */
 #define MAX_TEXT_ELEMS ((int64_t)1 << 31)
-#define MAX_ATTEMPTS 4 /* a size may satisfy the checks and still fail inside a branch */
+#define MAX_ATTEMPTS 6 /* a size may satisfy the checks and still fail inside a branch */
 
 static bool has_state(const struct ir_func *f)
 {
@@ -51,37 +50,17 @@ static bool make_inputs(struct ir_module *m, const int64_t *syms, struct ir_tens
     return true;
 }
 
-static double element(const struct ir_tensor *t, int64_t i)
-{
-    size_t size = dtype_bytes(t->dtype);
-    struct ir_const c = {.data = (const char *)t->data + (size_t)i * size, .n_bytes = size, .type = {.dtype = t->dtype}};
-    double f = 0;
-    int64_t v = 0;
-    if (dtype_is_float(t->dtype)) ir_const_get_float(&c, 0, &f);
-    else if (ir_const_get_int(&c, 0, &v)) f = (double)v;
-    return f;
-}
-
-/* Every step-th element, and the scale errors are measured by: max(std, 1e-3 max|x|) over all finite ones. */
+/* Every step-th element, and the scale of all. */
 static struct golden_output keep(struct ir_module *m, const struct ir_tensor *t)
 {
     int64_t n = 1;
     for (int i = 0; i < t->rank; i++) n *= t->dims[i];
     struct golden_output g = {.elems = (uint64_t)n, .step = 1};
     if (g.elems > GOLDEN_VALUES) g.step = g.elems / GOLDEN_VALUES | 1; /* odd: meets every column */
-    double sum = 0, sum2 = 0, top = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double v = element(t, i);
-        if (!isfinite(v)) continue;
-        sum += v, sum2 += v * v;
-        if (fabs(v) > top) top = fabs(v);
-    }
-    double mean = n ? sum / (double)n : 0, var = n ? sum2 / (double)n - mean * mean : 0;
-    g.scale = sqrt(var > 0 ? var : 0);
-    if (g.scale < 1e-3 * top) g.scale = 1e-3 * top;
+    g.scale = error_scale(t);
     g.n_values = (uint32_t)((g.elems + g.step - 1) / g.step);
     g.values = ARENA_ARRAY(&m->arena, double, g.n_values);
-    for (uint32_t i = 0; i < g.n_values; i++) g.values[i] = element(t, (int64_t)(i * g.step));
+    for (uint32_t i = 0; i < g.n_values; i++) g.values[i] = tensor_element(t, (int64_t)(i * g.step));
     return g;
 }
 
@@ -133,7 +112,7 @@ struct golden *golden_make(struct ir_module *m, int n_threads)
         g->tolerance = GOLDEN_TOLERANCE_F16;
         return set_text_symbols(m, g->sym_values) && try_size(m, n_threads, g->sym_values, g) ? g : NULL;
     }
-    for (int attempt = 0; attempt < MAX_ATTEMPTS && shapes_smallest(m, attempt, g->sym_values); attempt++)
-        if (try_size(m, n_threads, g->sym_values, g)) return g;
+    for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++)
+        if (shapes_smallest(m, attempt, g->sym_values) && try_size(m, n_threads, g->sym_values, g)) return g;
     return NULL;
 }

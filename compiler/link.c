@@ -12,6 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "compiler/link_image.h"
 #include "config.h"
 
@@ -243,18 +246,32 @@ static bool write_failed(const char *path, struct diag_sink *diag)
     return diag_report(diag, DIAG_FILE_WRITE, path, "the engine cannot be written: %s", strerror(errno));
 }
 
-static bool write_weights(const struct link_input *in, int fd, uint64_t offset, const char *path, struct diag_sink *diag)
+static bool write_weights(const struct link_input *in, int fd, uint64_t offset, uint64_t *out_hash, const char *path,
+                          struct diag_sink *diag)
 {
     char *chunk = malloc(CHUNK_BYTES);
     if (!chunk) return diag_report(diag, DIAG_ENVIRONMENT, NULL, "out of memory");
     bool ok = true;
+    XXH64_state_t hash;
+    XXH64_reset(&hash, 0);
     for (uint64_t at = 0; ok && at < in->weights_bytes; at += CHUNK_BYTES) {
         size_t n = in->weights_bytes - at < CHUNK_BYTES ? (size_t)(in->weights_bytes - at) : CHUNK_BYTES;
         ok = in->read_weights(in->context, at, chunk, n);
+        if (ok) XXH64_update(&hash, chunk, n);
         if (ok && !write_sparse(fd, chunk, n, offset + at)) ok = write_failed(path, diag);
     }
     free(chunk);
+    *out_hash = XXH64_digest(&hash);
     return ok;
+}
+
+static bool write_hash(const struct link_input *in, const struct link_image *image, int fd, uint64_t hash, const char *path,
+                       struct diag_sink *diag)
+{
+    if (!in->hash_symbol) return true;
+    uint64_t at = link_image_find(image, in->hash_symbol, in->hash_offset + sizeof hash);
+    if (!at) return diag_report(diag, DIAG_LINK, path, "the linked executable has no symbol %s", in->hash_symbol);
+    return write_at(fd, (const char *)&hash, sizeof hash, at + in->hash_offset) || write_failed(path, diag);
 }
 
 static bool write_image(const struct link_input *in, const struct link_image *image, int fd, const char *path,
@@ -263,7 +280,8 @@ static bool write_image(const struct link_input *in, const struct link_image *im
     uint64_t size = image->weights_offset ? image->tail_offset + image->tail.len : image->head.len;
     if (ftruncate(fd, (off_t)size) != 0 || !write_at(fd, image->head.data, image->head.len, 0)) return write_failed(path, diag);
     if (!image->weights_offset) return true;
-    if (!write_weights(in, fd, image->weights_offset, path, diag)) return false;
+    uint64_t hash = 0;
+    if (!write_weights(in, fd, image->weights_offset, &hash, path, diag) || !write_hash(in, image, fd, hash, path, diag)) return false;
     return write_at(fd, image->tail.data, image->tail.len, image->tail_offset) || write_failed(path, diag);
 }
 

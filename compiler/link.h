@@ -26,6 +26,9 @@ struct link_input {
     /* Writes bytes [at, at + n) of the weights to dst (gaps as zeros); called in order. False after a diagnostic. */
     bool (*read_weights)(void *context, uint64_t at, void *dst, size_t n);
     void *context;
+    /* xxh64 of the weights goes where this symbol points, hash_offset bytes on (8 bytes of data); NULL: nowhere. */
+    const char *hash_symbol;
+    uint64_t hash_offset;
 };
 
 bool link_engine(const struct link_input *in, const char *output_path, struct diag_sink *diag);

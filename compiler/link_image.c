@@ -120,6 +120,7 @@ bool link_image_init(struct link_image *i, struct strbuf *elf, uint64_t weights_
     *i = (struct link_image){.head = *elf};
     *elf = (struct strbuf){0};
     if (!check_headers(&i->head, &h)) return diag_report(diag, DIAG_LINK, NULL, "ld.lld wrote something that is no executable");
+    i->sections_offset = h.e_shoff, i->n_sections = h.e_shnum;
     if (weights_bytes == 0) return true;
     if (weights_bytes > (uint64_t)1 << 46) return diag_report(diag, DIAG_LINK, NULL, "the weights are too large for an engine");
     i->weights_offset = (i->head.len + WEIGHTS_PAGE - 1) & ~(uint64_t)(WEIGHTS_PAGE - 1);
@@ -127,6 +128,42 @@ bool link_image_init(struct link_image *i, struct strbuf *elf, uint64_t weights_
     if (!add_segment(&i->head, &h, i->weights_offset, weights_bytes) || !add_section(i, &h, weights_bytes))
         return diag_report(diag, DIAG_LINK, NULL, "the linked executable has no room for the weights' segment");
     return true;
+}
+
+/* File offset of n bytes at an address, from the loaded segments. */
+static uint64_t file_offset(const struct strbuf *elf, const Elf64_Ehdr *h, uint64_t vaddr, uint64_t n)
+{
+    for (int i = 0; i < h->e_phnum; i++) {
+        Elf64_Phdr p;
+        memcpy(&p, elf->data + h->e_phoff + (size_t)i * sizeof p, sizeof p);
+        if (p.p_type != PT_LOAD || vaddr < p.p_vaddr || !range_ok(vaddr - p.p_vaddr, n, p.p_filesz)) continue;
+        uint64_t at = p.p_offset + (vaddr - p.p_vaddr);
+        return range_ok(at, n, elf->len) ? at : 0;
+    }
+    return 0;
+}
+
+uint64_t link_image_find(const struct link_image *i, const char *symbol, uint64_t n)
+{
+    const struct strbuf *elf = &i->head;
+    Elf64_Ehdr h;
+    memcpy(&h, elf->data, sizeof h);
+    size_t len = strlen(symbol) + 1;
+    for (int k = 0; k < i->n_sections; k++) {
+        Elf64_Shdr s, strings;
+        memcpy(&s, elf->data + i->sections_offset + (size_t)k * sizeof s, sizeof s);
+        if (s.sh_type != SHT_SYMTAB || s.sh_link >= (unsigned)i->n_sections || !range_ok(s.sh_offset, s.sh_size, elf->len)) continue;
+        memcpy(&strings, elf->data + i->sections_offset + s.sh_link * sizeof strings, sizeof strings);
+        if (!range_ok(strings.sh_offset, strings.sh_size, elf->len)) continue;
+        for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= s.sh_size; at += sizeof(Elf64_Sym)) {
+            Elf64_Sym y;
+            memcpy(&y, elf->data + s.sh_offset + at, sizeof y);
+            if (y.st_shndx != SHN_UNDEF && range_ok(y.st_name, len, strings.sh_size) &&
+                !memcmp(elf->data + strings.sh_offset + y.st_name, symbol, len))
+                return file_offset(elf, &h, y.st_value, n);
+        }
+    }
+    return 0;
 }
 
 void link_image_deinit(struct link_image *i)

@@ -19,11 +19,15 @@ void link_note_object(struct strbuf *out);
 struct link_image {
     struct strbuf head;       /* the executable, headers already changed */
     struct strbuf tail;       /* names and section headers */
+    uint64_t sections_offset; /* of the section headers that ld.lld wrote, in head */
+    int n_sections;
     uint64_t weights_offset, tail_offset; /* in the file; weights_offset 0: none */
 };
 
 /* Takes over elf's bytes. False (with a diagnostic) when it is no executable as expected. */
 bool link_image_init(struct link_image *i, struct strbuf *elf, uint64_t weights_bytes, struct diag_sink *diag);
+/* Where in `head` the data at a symbol lies, with n bytes behind it; 0: no such symbol. */
+uint64_t link_image_find(const struct link_image *i, const char *symbol, uint64_t n);
 void link_image_deinit(struct link_image *i);
 
 #endif

@@ -6,8 +6,9 @@
 #include "ir/module.h"
 
 /*
- * Values for all symbols (dim_sym_at order): one small size for all of them, within their ranges, that satisfies every check
- * of the module. attempt 0, 1, .. gives the first, second, .. such size. False when there is none left.
+ * Small values for all symbols (dim_sym_at order), within their ranges, that satisfy the module's checks. attempt 0: and
+ * those of every branch; 1: the module's alone; 2, 3, ..: the first, second, .. size that serves for all symbols. False
+ * where an attempt finds none: the search changes one symbol at a time and is not exhaustive.
  */
 bool shapes_smallest(const struct ir_module *m, int attempt, int64_t *syms);
 

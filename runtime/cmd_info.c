@@ -121,6 +121,9 @@ static void print_json(const struct infr_engine *e)
     json_int(&j, "threads", infr_engine_threads(e));
     json_int(&j, "plan_bytes", (int64_t)e->blob_bytes);
     json_int(&j, "weights_bytes", (int64_t)e->weights_bytes);
+    char hash[24];
+    snprintf(hash, sizeof hash, "%016" PRIx64, e->h.weights_hash);
+    json_string(&j, "weights_hash", hash);
     json_int(&j, "launches", e->n_launches);
     json_int(&j, "goldens", e->n_goldens);
     json_kernels(&j, e);

@@ -161,6 +161,25 @@ sed 's/\[0.5, -100, 1\]/[0.5, 100, 1]/' "$tiny" >other.ir
 t_run verify-fails 4 "$INFC" verify other.ir ./tiny && t_ok verify-fails
 t_run verify-input 0 "$INFC" verify "$tiny" ./tiny --input=x=two.npy && t_ok verify-input
 
+# One probability, as a detector gives: it has no deviation that errors could be measured by.
+cat >one.ir <<'END'
+model "one" {
+  func @main(%x: f32[64]) -> (y: f32[1, 1]) {
+    %s = reduce_sum %x axes=[0] keepdims=1
+    %t = reshape %s dims=(1, 1)
+    %y = sigmoid %t
+    return %y
+  }
+}
+END
+one_element() {
+    "$INFC" build one.ir -o one >/dev/null && ./one selftest && "$INFC" verify one.ir ./one || return 1
+    sed 's/sigmoid/tanh/' one.ir >not-one.ir
+    "$INFC" verify not-one.ir ./one
+    [ $? = 4 ]
+}
+t_check verify-one-element one_element
+
 # ---- text IR on the way ----
 
 phases() {
@@ -174,6 +193,14 @@ t_check phases phases
 t_check no-dynamic-section sh -c '! readelf -d tiny | grep -q NEEDED'
 stripped() { cp tiny stripped && strip stripped && ./stripped run one.npy --print | grep -q '22.5, 0, 31' && ./stripped selftest; }
 t_check strip stripped
+damaged() { # one bit of the weights: selftest says so, and that it is the file (exit status 3)
+    at=$(readelf -SW tiny | sed -n 's/.*\.infc\.weights *PROGBITS *[0-9a-f]* *\([0-9a-f]*\).*/\1/p')
+    ./tiny selftest | grep -q '^ok .*weights: hash' && cp tiny damaged && printf '\001' |
+        dd of=damaged bs=1 seek=$((0x$at + 3)) conv=notrunc 2>dd.log || return 1
+    ./damaged selftest >out4
+    [ $? = 3 ] && grep -q '^FAIL  weights: hash' out4
+}
+t_check selftest-damaged damaged
 no_evaluator() {
     nm tiny | sed -n 's/.* [tT] //p' | sort -u >names
     for l in "$INFC_BIN"/obj/libir.a "$INFC_BUILD"/obj/libir.a; do
