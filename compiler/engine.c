@@ -107,14 +107,16 @@ static bool emit_data(struct engine *e)
                                   .text = b->m->text, .text_bytes = b->m->n_text_bytes};
     plan_emit_blob(b->plan, &o, &e->blob);
     uint64_t bytes = e->blob.bytes.len;
-    const char *text_commands[] = {INFR_SYM_TEXT_COMMANDS};
+    const char *text_commands[] = {INFR_SYM_TEXT_COMMANDS}, *serve_commands[] = {INFR_SYM_SERVE_COMMANDS};
+    bool text = b->m->text != NULL, serve = option_given(b->o, OPT_SERVE) && !text; /* text commands have a server among them */
     struct target_data data[] = {
         {.name = INFR_SYM_PLAN, .bytes = e->blob.bytes.data, .n_bytes = e->blob.bytes.len, .align_bytes = 64},
         {.name = INFR_SYM_PLAN_BYTES, .bytes = &bytes, .n_bytes = sizeof bytes, .align_bytes = 8},
         {.name = INFR_SYM_KERNELS, .symbols = e->table, .n_symbols = b->plan->kernels.n * INFR_ISA_COUNT, .align_bytes = 8},
-        {.name = INFR_SYM_TEXT_LINK, .symbols = text_commands, .n_symbols = 1, .align_bytes = 8}, /* the last: only of text engines */
+        {.name = text ? INFR_SYM_TEXT_LINK : INFR_SYM_SERVE_LINK, .symbols = text ? text_commands : serve_commands,
+         .n_symbols = 1, .align_bytes = 8}, /* the last: not of all engines */
     };
-    int n = (int)ARRAY_LEN(data) - (b->m->text ? 0 : 1);
+    int n = (int)ARRAY_LEN(data) - (text || serve ? 0 : 1);
     return b->target->emit_data(b->target, data, n, &e->data, b->diag);
 }
 

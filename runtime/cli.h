@@ -31,7 +31,8 @@ struct command {
 /*
  * Commands that only some engines have. Engines with a text section refer to `infr_text_commands`
  * (runtime/lm/lm_commands.c), so that the linker takes it and all it needs from the archive; in
- * others main.c's weak reference to it stays null.
+ * others main.c's weak reference to it stays null. Likewise `infr_serve_commands`
+ * (runtime/serve/cmd_tensors.c) of engines that were built with --serve.
  */
 struct cli_extra_command {
     const char *name, *summary;

@@ -37,9 +37,40 @@ static const char notices[] =
     "The model's weights are under the licence that its author chose; this file does not know\n"
     "which.\n";
 
+/* The terms ask for their own words. */
+static const char libevent[] =
+    "\n"
+    "The server of this engine has libevent linked into it.\n"
+    "\n"
+    "Copyright (c) 2000-2007 Niels Provos <provos@citi.umich.edu>\n"
+    "Copyright (c) 2007-2012 Niels Provos and Nick Mathewson\n"
+    "\n"
+    "Redistribution and use in source and binary forms, with or without modification, are permitted\n"
+    "provided that the following conditions are met:\n"
+    "1. Redistributions of source code must retain the above copyright notice, this list of\n"
+    "   conditions and the following disclaimer.\n"
+    "2. Redistributions in binary form must reproduce the above copyright notice, this list of\n"
+    "   conditions and the following disclaimer in the documentation and/or other materials provided\n"
+    "   with the distribution.\n"
+    "3. The name of the author may not be used to endorse or promote products derived from this\n"
+    "   software without specific prior written permission.\n"
+    "\n"
+    "THIS SOFTWARE IS PROVIDED BY THE AUTHOR ``AS IS'' AND ANY EXPRESS OR IMPLIED WARRANTIES,\n"
+    "INCLUDING, BUT NOT LIMITED TO, THE IMPLIED WARRANTIES OF MERCHANTABILITY AND FITNESS FOR A\n"
+    "PARTICULAR PURPOSE ARE DISCLAIMED. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY DIRECT,\n"
+    "INDIRECT, INCIDENTAL, SPECIAL, EXEMPLARY, OR CONSEQUENTIAL DAMAGES (INCLUDING, BUT NOT LIMITED\n"
+    "TO, PROCUREMENT OF SUBSTITUTE GOODS OR SERVICES; LOSS OF USE, DATA, OR PROFITS; OR BUSINESS\n"
+    "INTERRUPTION) HOWEVER CAUSED AND ON ANY THEORY OF LIABILITY, WHETHER IN CONTRACT, STRICT\n"
+    "LIABILITY, OR TORT (INCLUDING NEGLIGENCE OR OTHERWISE) ARISING IN ANY WAY OUT OF THE USE OF THIS\n"
+    "SOFTWARE, EVEN IF ADVISED OF THE POSSIBILITY OF SUCH DAMAGE.\n";
+
+extern const struct cli_extra infr_text_commands __attribute__((weak));
+extern const struct cli_extra infr_serve_commands __attribute__((weak));
+
 int cmd_licenses(struct cli *c)
 {
     (void)c;
     fputs(notices, stdout);
+    if (&infr_text_commands || &infr_serve_commands) fputs(libevent, stdout);
     return INFR_OK;
 }

@@ -50,8 +50,9 @@ enum opt_id {
     O_HELP
 };
 
-/* Defined in engines of language models alone. */
+/* Defined in engines of language models alone, and in those that were built with --serve. */
 extern const struct cli_extra infr_text_commands __attribute__((weak));
+extern const struct cli_extra infr_serve_commands __attribute__((weak));
 
 static const struct option_row {
     const char *name, *argument; /* NULL: a flag */
@@ -101,6 +102,8 @@ static const struct cli_extra_command *find_extra(const char *name)
 {
     for (int i = 0; &infr_text_commands && i < infr_text_commands.n; i++)
         if (!strcmp(name, infr_text_commands.rows[i].name)) return &infr_text_commands.rows[i];
+    for (int i = 0; &infr_serve_commands && i < infr_serve_commands.n; i++)
+        if (!strcmp(name, infr_serve_commands.rows[i].name)) return &infr_serve_commands.rows[i];
     return NULL;
 }
 
@@ -112,6 +115,9 @@ static void help_all(FILE *f, const char *program)
     const struct cli_extra *extra = &infr_text_commands;
     for (int i = 0; extra && i < extra->n; i++)
         fprintf(f, "  %-10s %s\n", extra->rows[i].name, extra->rows[i].summary);
+    for (int i = 0; !extra && &infr_serve_commands && i < infr_serve_commands.n; i++)
+        fprintf(f, "  %-10s %s\n", infr_serve_commands.rows[i].name,
+                infr_serve_commands.rows[i].summary);
     for (int i = 0; i < N_COMMANDS; i++)
         if (!find_extra(commands[i].name) && !(extra && commands[i].bit == RUN))
             fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].summary);

@@ -167,5 +167,8 @@ struct infr_header {
 #define INFR_SYM_TEXT_LINK "infr_text_link"
 /* Of the runtime: the text commands (struct cli_extra in runtime/cli.h). */
 #define INFR_SYM_TEXT_COMMANDS "infr_text_commands"
+/* The same of a server for engines without a text section. */
+#define INFR_SYM_SERVE_LINK "infr_serve_link"
+#define INFR_SYM_SERVE_COMMANDS "infr_serve_commands"
 
 #endif

@@ -379,3 +379,11 @@ void api_on_work(struct work_job *job)
     }
     if (!--a->n_live) finish(a);
 }
+
+void api_wake(struct server *s)
+{
+    struct work_job *j;
+    while ((j = worker_take(s->worker))) api_on_work(j);
+}
+
+void api_drain(struct server *s) { worker_drain(s->worker); }

@@ -49,6 +49,9 @@ static int serve(struct lm_cli *c, struct server *s)
         .generator = s->x.g,
         .embedder = texts ? NULL : &s->embedder};
     if (worker_create(&o, &s->worker, &st)) return cli_error(&st);
+    s->routes = api_routes, s->n_routes = n_api_routes;
+    s->wake_fd = worker_wake_fd(s->worker);
+    s->on_wake = api_wake, s->drain = api_drain;
     return server_run(s);
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "runtime/serve/api.h"
+#include "runtime/serve/tensors.h"
 
 static const double seconds[] = {0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
                                  2.5,   5,     10,   30,    60,   120, 300,  0};
@@ -137,7 +138,8 @@ static void llamacpp(struct page *p, struct server *s, const struct worker_count
         w->sched.queued + g->waiting);
 }
 
-static void own(struct page *p, struct server *s, const struct worker_counts *w)
+/* Of every server. */
+static void common(struct page *p, struct server *s)
 {
     static const char *const classes[] = {"closed", "1xx", "2xx", "3xx", "4xx", "5xx"};
     head(p, "http_requests_total", "counter", "Replies by class of status.");
@@ -152,15 +154,33 @@ static void own(struct page *p, struct server *s, const struct worker_counts *w)
         (double)s->metrics.busy_refused);
     one(p, "infc_requests_unauthorized_total", "counter", "Requests without a known key.",
         (double)s->metrics.auth_refused);
-    one(p, "infc_step_budget_tokens", "gauge", "Tokens that the next step may have.",
-        w->sched.step_budget);
-    one(p, "infc_pages_held", "gauge", "Pages of the KV cache that requests hold.",
-        w->sched.generator.pages.held);
-    one(p, "infc_pages_cached", "gauge", "Pages that can be found again.",
-        w->sched.generator.pages.cached);
-    one(p, "infc_embeddings_total", "counter", "Texts made into vectors.", (double)w->embeddings);
-    one(p, "infc_embedded_tokens_total", "counter", "Tokens of these.", (double)w->embedded_tokens);
     one(p, "process_start_time_seconds", "gauge", "Start of the process.", (double)s->started);
+}
+
+static void texts(struct page *p, struct server *s)
+{
+    struct worker_counts w;
+    worker_get_counts(s->worker, &w);
+    vllm(p, s, &w);
+    llamacpp(p, s, &w);
+    one(p, "infc_step_budget_tokens", "gauge", "Tokens that the next step may have.",
+        w.sched.step_budget);
+    one(p, "infc_pages_held", "gauge", "Pages of the KV cache that requests hold.",
+        w.sched.generator.pages.held);
+    one(p, "infc_pages_cached", "gauge", "Pages that can be found again.",
+        w.sched.generator.pages.cached);
+    one(p, "infc_embeddings_total", "counter", "Texts made into vectors.", (double)w.embeddings);
+    one(p, "infc_embedded_tokens_total", "counter", "Tokens of these.", (double)w.embedded_tokens);
+}
+
+static void tensors(struct page *p, struct server *s)
+{
+    struct tensor_counts w;
+    tensor_get_counts(s->tensors, &w);
+    one(p, "infc_runs_total", "counter", "Calls of the model.", (double)w.runs);
+    one(p, "infc_run_failures_total", "counter", "Calls that failed.", (double)w.failures);
+    one(p, "infc_run_seconds_total", "counter", "Time of calls.", w.busy_s);
+    one(p, "infc_requests_waiting", "gauge", "Requests that wait.", w.waiting);
 }
 
 /* The model's name inside of a label: quotes, backslashes and line feeds are escaped. */
@@ -177,14 +197,12 @@ static char *label(const char *name)
 
 void api_metrics(struct server *s, struct http_conn *c)
 {
-    struct worker_counts w;
     size_t n;
     char *model = label(s->o.model_name);
     struct page p = {server_json(s)->f, model ? model : ""};
-    worker_get_counts(s->worker, &w);
-    vllm(&p, s, &w);
-    llamacpp(&p, s, &w);
-    own(&p, s, &w);
+    if (s->worker) texts(&p, s);
+    if (s->tensors) tensors(&p, s);
+    common(&p, s);
     free(model);
     const char *text = server_json_end(s, &n);
     http_header(c, "Process-Start-Time-Unix: %lld", (long long)s->started);

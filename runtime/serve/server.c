@@ -155,8 +155,8 @@ static void handle(struct http_conn *c, void *user)
 {
     struct server *s = user;
     const struct api_route *other = NULL;
-    for (size_t i = 0; i < n_api_routes; i++) {
-        const struct api_route *r = &api_routes[i];
+    for (size_t i = 0; i < s->n_routes; i++) {
+        const struct api_route *r = &s->routes[i];
         if (!path_is(c->head.path, r->path)) continue;
         bool head = http_is(c->head.method, "HEAD") && !strcmp(r->method, "GET");
         if (!head && !http_is(c->head.method, r->method)) {
@@ -188,9 +188,8 @@ static void handle(struct http_conn *c, void *user)
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
     struct server *s = arg;
-    struct work_job *j;
     (void)fd, (void)what;
-    while ((j = worker_take(s->worker))) api_on_work(j);
+    s->on_wake(s);
 }
 
 void server_check_drained(struct server *s)
@@ -223,7 +222,7 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
     s->drain_began = worker_clock();
     fprintf(stderr, "shutting down: %llu requests to finish\n", (unsigned long long)s->calls);
     close_listeners(s);
-    worker_drain(s->worker);
+    s->drain(s);
     http_server_drain(&s->http);
     event_del(s->tick);
     event_add(s->tick, &soon);
@@ -386,7 +385,7 @@ static int begin(struct server *s)
     s->http.base = s->base, s->http.o = s->o.http;
     s->http.handler = handle, s->http.on_done = metrics_on_done, s->http.user = s;
     s->http.id_seed = lm_entropy();
-    s->wake = event_new(s->base, worker_wake_fd(s->worker), EV_READ | EV_PERSIST, on_wake, s);
+    s->wake = event_new(s->base, s->wake_fd, EV_READ | EV_PERSIST, on_wake, s);
     s->tick = event_new(s->base, -1, EV_PERSIST, on_tick, s);
     if (!s->wake || !s->tick || event_add(s->wake, NULL) || event_add(s->tick, &second) ||
         !http_server_init(&s->http) || !watch_signals(s))
@@ -402,12 +401,11 @@ static void finish(struct server *s)
 {
     struct event *const events[] = {s->wake, s->tick, s->sigterm, s->sigint, s->sighup};
     if (s->base) http_server_deinit(&s->http);
-    worker_drain(s->worker);
+    s->drain(s);
     for (double until = worker_clock() + 30; s->calls && worker_clock() < until;) {
-        struct work_job *j = worker_take(s->worker);
         struct timespec pause = {0, 1000000};
-        if (j) api_on_work(j);
-        else nanosleep(&pause, NULL);
+        s->on_wake(s);
+        if (s->calls) nanosleep(&pause, NULL);
     }
     close_listeners(s);
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)

@@ -56,6 +56,13 @@ struct server {
     struct lm_embedder embedder;
     struct lm_sampling sampling; /* defaults of requests */
     struct worker *worker;
+    struct tensor_worker *tensors; /* of engines that are no language models */
+    /* What the loop asks of either worker. */
+    const struct api_route *routes;
+    size_t n_routes;
+    int wake_fd;
+    void (*on_wake)(struct server *s); /* takes all that is done */
+    void (*drain)(struct server *s);   /* no job is accepted from now on */
     struct event_base *base;
     struct http_server http;
     struct evconnlistener *listeners[MAX_LISTENERS];
@@ -101,7 +108,7 @@ typedef void api_handler(struct server *s, struct http_conn *c);
 api_handler api_health, api_live, api_ready, api_version, api_models, api_model, api_metrics;
 api_handler api_tokenize, api_detokenize, api_apply_template, api_embeddings;
 api_handler api_completions, api_chat, api_llama_completion, api_props, api_slots, api_infill;
-api_handler api_messages, api_count_tokens, api_responses, api_openapi, api_page;
+api_handler api_messages, api_count_tokens, api_responses;
 
 struct api_route {
     const char *method, *path;
@@ -109,8 +116,11 @@ struct api_route {
     bool open; /* without a key */
     const char *summary;
 };
+/* Of language models. */
 extern const struct api_route api_routes[];
 extern const size_t n_api_routes;
+void api_wake(struct server *s);
+void api_drain(struct server *s);
 
 /* ---- metrics.c ---- */
 

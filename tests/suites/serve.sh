@@ -9,7 +9,8 @@ python=${INFC_PYTHON:-python3}
 
 built() {
     "$python" "$INFC_SRC/tests/lm/make_model.py" . &&
-        "$INFC" build chat.gguf -o chat && "$INFC" build encoder.gguf -o encoder
+        "$INFC" build chat.gguf -o chat && "$INFC" build encoder.gguf -o encoder &&
+        "$INFC" build "$INFC_SRC/tests/serve/v2.ir" --serve -o tensors && "$INFC" build "$INFC_SRC/tests/serve/v2.ir" -o plain
 }
 if ! built >out 2>err; then
     t_fail build "the tiny models do not build"
@@ -17,7 +18,16 @@ if ! built >out 2>err; then
     exit 1
 fi
 
+served_where_asked_for() {
+    ./tensors --help | grep -q '  serve ' && ! ./plain --help | grep -q '  serve ' && ./tensors licenses | grep -q libevent &&
+        ! ./plain licenses | grep -q libevent && ! ./plain serve 2>/dev/null && ./chat serve --help | grep -q listen &&
+        ! ./chat serve --listen example.org:80 2>said && grep -q 'numeric address' said && ! ./tensors serve --queue x 2>said &&
+        grep -q -- --queue said
+}
+t_check served-where-asked-for served_where_asked_for
+
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/raw.py" chat encoder || t_failures=1
+PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/v2.py" ./tensors || t_failures=1
 
 # The clients' environment is kept beside the build: the first run needs the package index.
 wheels='openai==3.* anthropic==2.* prometheus-client==0.*'
