@@ -96,4 +96,15 @@ if [ -n "$violations" ]; then
     printf 'layers: %d includes in the wrong direction\n' "$(printf '%s\n' "$violations" | wc -l)"
     exit 1
 fi
+
+# The runtime runs any graph: it knows no matrix product, no attention, and no architecture by name. (llama.cpp and
+# llama-server are programs whose notations and answers it knows; so is the llama of runtime/serve.)
+names=$(sed -n 's/^ARCH([A-Z0-9_]*, "\([^"]*\)".*/\1/p' compiler/import/arch.def | sort -u | tr '\n' '|')
+known=$(grep -rniE 'matmul|attention' runtime
+    grep -rniwE "${names%|}" runtime | grep -viE 'llama(\.cpp|-server)|^runtime/serve/.*llama')
+if [ -z "$names" ] || [ -n "$known" ]; then
+    printf '%s\n' "$known"
+    echo 'layers: the runtime names a part of models (see above)'
+    exit 1
+fi
 printf 'layers: %d files, every include goes the right way\n' "$(printf '%s\n' "$list" | wc -l)"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A model over a session. Inputs go by their names; whatever an engine marks as state and whose
- * first dim is the number of pages is the KV cache. What layers or attention look like is not
+ * first dim is the number of pages is the KV cache. What layers look like inside is not
  * known here.
  */
 #define _GNU_SOURCE

@@ -51,12 +51,16 @@ def add_wordpiece(m):
     return len(pieces)
 
 
-def main(folder):
+def chat_model():
     tiny.CONTEXT = 512
-    counter = tiny.Model("count", "llama")
-    tiny.VOCAB = add_tokenizer(counter)
+    tiny.VOCAB = add_tokenizer(tiny.Model("count", "llama"))
     chat = tiny.llama_like("chat", tied=True)
     add_tokenizer(chat)
+    return chat
+
+
+def main(folder):
+    chat = chat_model()
     tiny.VOCAB = add_wordpiece(tiny.Model("count", "bert"))
     encoder = tiny.MODELS["bert"]()
     add_wordpiece(encoder)

@@ -59,6 +59,25 @@ batch_invariance() {
 }
 t_check batch-invariance batch_invariance
 
+# The IR is the model: silu edited to gelu in the text, and the engine's logits follow numpy's.
+edited() {
+    edit="$python $INFC_SRC/tests/lm/edit.py"
+    "$INFC" build chat.gguf --kv=f32 --stop-after=import -o imported.ir && $edit text imported.ir edited.ir &&
+        cp imported.ir.bin edited.ir.bin && "$INFC" build imported.ir --start-at=fold --target=x86-64-v3 -o imported &&
+        "$INFC" build edited.ir --start-at=fold --target=x86-64-v3 -o edited && $edit ids >ids || return 1
+    for act in silu gelu; do
+        e=imported
+        [ $act = gelu ] && e=edited
+        "./$e" logits ids --all --raw >$act && $edit check $act $act || return 1
+    done
+    ! $edit check gelu silu
+}
+if "$python" -c 'import numpy' 2>/dev/null; then
+    t_check edited edited
+else
+    t_skip edited 'no numpy'
+fi
+
 choices_are_seeds_of_their_own() {
     answers --choices 3 >three && answers >one && [ "$(sed -n 1p three)" = "$(cat one)" ] &&
         [ "$(sort -u three | wc -l)" = 3 ]
