@@ -4,8 +4,8 @@
  * image size.
  *
  * One forward walk keeps, for values computed channels-last, the *twin*: the value that holds the same elements in that
- * order. Convolutions and pools start twins; pointwise ops, concat, pad, slice, resize and reductions carry them on; whoever
- * needs the original order reads a transpose of the twin, which dies when nobody does.
+ * order. Convolutions and pools start twins; pointwise ops, concat, pad, slice, resize, reductions, reshapes of pixels and
+ * channel shuffles carry them on; whoever needs the original order reads a transpose of the twin, which dies when nobody does.
  *
  *   y = conv(x, w, b) pads strides       x' = transpose(x)                 (or x's twin)
  *   z = max(y, 0)                   ->   y' = conv(pad(x'), w, b) channels_last
@@ -395,6 +395,61 @@ static bool convert_reduce(struct layout *l, struct ir_op *op)
     return r != NULL;
 }
 
+/* v's twin when it was computed channels-last: no mere transpose. */
+static struct ir_value *computed_twin(struct layout *l, const struct ir_value *v)
+{
+    struct ir_value *t = find_twin(l, v);
+    return t && t->type.rank == v->type.rank && !(t->def && t->def->code == IR_OP_TRANSPOSE) ? t : NULL;
+}
+
+/* [N, C, D..] -> [N, C, E..]: images and channels stay what they are, so the twin's pixels are reshaped. */
+static struct ir_value *reshape_pixels(struct layout *l, const struct ir_value *x, const struct ir_type *to)
+{
+    struct ir_value *t = computed_twin(l, x);
+    if (!t || to->rank < 3 || to->dims[0] != x->type.dims[0] || to->dims[1] != x->type.dims[1]) return NULL;
+    const struct dim *dims[IR_MAX_RANK];
+    for (int i = 0; i < to->rank; i++) dims[last_axis_of(i, to->rank)] = to->dims[i];
+    return ir_build_reshape(&l->b, t, to->rank, dims);
+}
+
+/*
+ * The channel shuffle [N, C, D..] -> [N, a, b, D..] -> [N, b, a, D..] -> [N, C, D..], seen at its last reshape: a
+ * transpose of the twin's last axis, split in two.
+ */
+static struct ir_value *shuffle_channels(struct layout *l, const struct ir_value *swapped, const struct ir_type *to)
+{
+    const struct ir_op *swap = swapped->def, *split = swap && swap->code == IR_OP_TRANSPOSE ? ir_operand(swap, 0)->def : NULL;
+    int rank = to->rank, n;
+    if (!split || split->code != IR_OP_RESHAPE || rank < 3 || rank == IR_MAX_RANK || swapped->type.rank != rank + 1) return NULL;
+    const int64_t *perm = ir_attr_ints(swap, "perm", &n);
+    for (int i = 0; i <= rank; i++)
+        if (perm[i] != (i == 1 ? 2 : i == 2 ? 1 : i)) return NULL;
+    const struct ir_value *x = ir_operand(split, 0);
+    const struct dim *const *parts = split->results[0].type.dims;
+    struct ir_value *t = computed_twin(l, x);
+    if (!t || x->type.rank != rank || dim_mul(l->m->dims, parts[1], parts[2]) != x->type.dims[1]) return NULL;
+    for (int i = 0; i < rank; i++)
+        if (x->type.dims[i] != to->dims[i] || (i != 1 && parts[i ? i + 1 : 0] != to->dims[i])) return NULL;
+    const struct dim *dims[IR_MAX_RANK];
+    int64_t order[IR_MAX_RANK];
+    for (int i = 0; i < rank - 1; i++) dims[i] = t->type.dims[i], order[i] = i;
+    dims[rank - 1] = parts[1], dims[rank] = parts[2];
+    order[rank - 1] = rank, order[rank] = rank - 1;
+    struct ir_value *v = ir_build_reshape(&l->b, t, rank + 1, dims);
+    v = v ? ir_build_transpose(&l->b, v, order) : NULL;
+    return v ? ir_build_reshape(&l->b, v, rank, t->type.dims) : NULL;
+}
+
+static bool convert_reshape(struct layout *l, struct ir_op *op)
+{
+    const struct ir_type *to = &op->results[0].type;
+    struct ir_value *v = reshape_pixels(l, ir_operand(op, 0), to);
+    if (!v) v = shuffle_channels(l, ir_operand(op, 0), to);
+    if (!v) return false;
+    replace(l, op, 0, v);
+    return true;
+}
+
 static bool convert(struct layout *l, struct ir_op *op)
 {
     struct ir_attr attrs[24];
@@ -405,6 +460,7 @@ static bool convert(struct layout *l, struct ir_op *op)
     case IR_OP_POOL_MAX: case IR_OP_POOL_AVG: case IR_OP_POOL_SUM:
         return !ir_attr_int(op, "channels_last", 0) && convert_pool(l, op);
     case IR_OP_REDUCE_SUM: case IR_OP_REDUCE_PROD: case IR_OP_REDUCE_MAX: case IR_OP_REDUCE_MIN: return convert_reduce(l, op);
+    case IR_OP_RESHAPE: return convert_reshape(l, op);
     case IR_OP_CONCAT: case IR_OP_PAD: case IR_OP_SLICE: case IR_OP_RESIZE: case IR_OP_SOFTMAX: case IR_OP_LOG_SOFTMAX:
         return has_twin_operand(l, op) && rebuild(l, op, permuted_attrs(l, op, attrs), attrs);
     default: break;

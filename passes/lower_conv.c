@@ -9,22 +9,29 @@
  * are packed at build time into panels of P output channels: w'[group][O/P][taps, c][P]. Every output element is
  * one chain over (ky, kx, c) in order, or where that is long a chain of partial sums.
  *
- * A slice is one output row by one panel. Depthwise convolutions (one input channel a group) are vectors over channels.
+ * A slice is one output row by one panel, or as many short rows as a tile holds: the tile then has a part a row, and each
+ * weight that is loaded serves all parts. Spatial axes of one pixel and one tap are dropped first, so that an image of
+ * height N and width 1 has rows of N pixels. Depthwise convolutions (one input channel a group) are vectors over channels.
  */
 #include "passes/lower.h"
+#include "passes/tile_shape.h"
 
 #define PREFETCH_BYTES 2048 /* how far ahead of the K loop packed weights are asked for, unless tuned */
 #define K_PART 64 /* longest partial sum where the whole is 3 times that: see passes/lower_matmul.c */
+#define ROW_TILES 8 /* of a slice, where the image is one row: work for every thread */
+#define MANY_ROWS 4096 /* the tile for so many is the machine's largest */
+#define MAX_PARTS 4 /* output rows of a tile: 14 pixels are two rows of 7, three of 4 */
 
 struct conv {
     struct lower_ctx *l;
     struct expr_ctx *e;
     const struct ir_type *x, *w, *out;
-    int n;                     /* spatial axes */
+    int n, axis[3];            /* spatial axes that count, and which of the operands' they are */
     int64_t groups, cg, og;    /* channels in and out a group */
     int64_t kernel[3], strides[3], dilations[3];
     int xb, wb, bias;          /* buffers; bias -1: none */
-    int panel, nr, mr;
+    int panel, nr, mr, parts;  /* a tile: `parts` output rows by mr pixels */
+    int block;                 /* pixels of a slice, 0: the whole row */
     int64_t prefetch;          /* bytes ahead, 0: none */
     bool merged;               /* the view's last axes (kx, c) are one */
     enum dtype acc;
@@ -34,14 +41,20 @@ static bool read_attrs(struct conv *c)
 {
     int n;
     const int64_t *s = ir_attr_ints(c->l->anchor, "strides", &n), *d = ir_attr_ints(c->l->anchor, "dilations", &n);
-    for (int i = 0; i < c->n; i++) {
+    int all = c->x->rank - 2;
+    for (int i = 0; i < all; i++) {
         if (!dim_is_const(c->w->dims[2 + i])) return false;
-        c->kernel[i] = c->w->dims[2 + i]->value;
-        c->strides[i] = s ? s[i] : 1;
-        c->dilations[i] = d ? d[i] : 1;
+        bool counts = !dim_is(c->out->dims[1 + i], 1) || !dim_is(c->w->dims[2 + i], 1);
+        if (!counts && c->n + all - i > 1) continue; /* one axis at least stays */
+        c->axis[c->n] = i;
+        c->kernel[c->n] = c->w->dims[2 + i]->value;
+        c->strides[c->n] = s ? s[i] : 1;
+        c->dilations[c->n++] = d ? d[i] : 1;
     }
     return true;
 }
+
+static const struct dim *out_size(const struct conv *c, int i) { return c->out->dims[1 + c->axis[i]]; }
 
 /*
  * The view of x: [n, (o, k) a spatial axis.., c] with o and k of the last axis last but c. merged: (kx, c) as one axis.
@@ -54,17 +67,17 @@ static void set_view(struct conv *c)
     int rank = 2 + 2 * c->n - (c->merged ? 1 : 0), at = 0;
     const struct dim **dims = ARENA_ARRAY(&l->k->arena, const struct dim *, rank);
     const struct dim **strides = ARENA_ARRAY(&l->k->arena, const struct dim *, rank);
-    const struct dim *one = dim_const(dc, 1), *pixel[4];
-    pixel[c->n] = one; /* pixel[i]: elements between neighbours along axis i; axis n = channels */
-    const struct dim *step = c->x->dims[c->n + 1];
-    for (int i = c->n - 1; i >= 0; i--) pixel[i] = step, step = dim_mul(dc, step, c->x->dims[1 + i]);
+    int all = c->x->rank - 2;
+    const struct dim *one = dim_const(dc, 1), *pixel[3]; /* elements between neighbours along an axis of x */
+    const struct dim *step = c->x->dims[all + 1];
+    for (int i = all - 1; i >= 0; i--) pixel[i] = step, step = dim_mul(dc, step, c->x->dims[1 + i]);
     dims[at] = c->x->dims[0], strides[at++] = step;
     for (int i = 0; i < c->n; i++) {
-        dims[at] = c->out->dims[1 + i], strides[at++] = dim_mulc(dc, pixel[i], c->strides[i]);
+        dims[at] = out_size(c, i), strides[at++] = dim_mulc(dc, pixel[c->axis[i]], c->strides[i]);
         if (i == c->n - 1 && c->merged) break;
-        dims[at] = dim_const(dc, c->kernel[i]), strides[at++] = dim_mulc(dc, pixel[i], c->dilations[i]);
+        dims[at] = dim_const(dc, c->kernel[i]), strides[at++] = dim_mulc(dc, pixel[c->axis[i]], c->dilations[i]);
     }
-    dims[at] = c->merged ? dim_mulc(dc, c->x->dims[c->n + 1], c->kernel[c->n - 1]) : c->x->dims[c->n + 1];
+    dims[at] = c->merged ? dim_mulc(dc, c->x->dims[all + 1], c->kernel[c->n - 1]) : c->x->dims[all + 1];
     strides[at++] = one;
     INFC_ASSERT(at == rank);
     b->rank = rank, b->dims = dims, b->strides = strides;
@@ -79,7 +92,7 @@ static void pack_weights(struct conv *c)
     int at = 0;
     p.dims[at] = c->groups, p.in_axis[at] = 0, p.stride[at++] = c->og;
     p.dims[at] = (c->og + c->panel - 1) / c->panel, p.in_axis[at] = 0, p.stride[at++] = c->panel;
-    for (int i = 0; i < c->n; i++) p.dims[at] = c->kernel[i], p.in_axis[at] = 2 + i, p.stride[at++] = 1;
+    for (int i = 0; i < c->n; i++) p.dims[at] = c->kernel[i], p.in_axis[at] = 2 + c->axis[i], p.stride[at++] = 1;
     p.dims[at] = c->cg, p.in_axis[at] = 1, p.stride[at++] = 1;
     p.dims[at] = c->panel, p.in_axis[at] = 0, p.stride[at++] = 1;
     p.rank = at;
@@ -100,18 +113,24 @@ static void pack_weights(struct conv *c)
 struct place {
     struct lp_value *n, *o[3]; /* batch, outer spatial; o[last] = first pixel of the tile */
     struct lp_value *group, *panel, *col; /* col: first output channel of the tile, within the group */
-    struct lp_value *nrows, *ncols;
-    int rows, piece; /* tile rows; first column within the panel */
+    struct lp_value *nrows, *ncols, *first; /* first: pixel of the slice */
+    int rows, piece, parts; /* pixels of a part; first column within the panel; output rows from o[n - 2] on */
 };
 
-static struct lp_value *load_pixels(struct conv *c, const struct place *p, struct lp_value *const *k, struct lp_value *ch)
+/* Coordinate of part `part` along axis i. */
+static struct lp_value *at_part(struct conv *c, const struct place *p, int i, int part)
+{
+    return i == c->n - 2 && part ? lp_binary(&c->e->b, LP_OP_ADD, p->o[i], lp_index(&c->e->b, part)) : p->o[i];
+}
+
+static struct lp_value *load_pixels(struct conv *c, const struct place *p, int part, struct lp_value *const *k, struct lp_value *ch)
 {
     struct lp_value *idx[8];
     int at = 0, row_axis = 0;
     idx[at++] = p->n;
     for (int i = 0; i < c->n; i++) {
         row_axis = at;
-        idx[at++] = p->o[i];
+        idx[at++] = at_part(c, p, i, part);
         if (i == c->n - 1 && c->merged) break;
         idx[at++] = k[i];
     }
@@ -147,60 +166,85 @@ static void prefetch_weights(struct conv *c, const struct place *p, struct lp_va
     }
 }
 
-/* The products of taps k and channels [lo, hi), added to acc. */
-static struct lp_value *contract_run(struct conv *c, const struct place *p, struct lp_value *const *k, struct lp_value *lo,
-                                     struct lp_value *hi, struct lp_value *acc)
+/* The products of taps k and channels [lo, hi), added to acc[parts]. */
+static void contract_run(struct conv *c, const struct place *p, struct lp_value *const *k, struct lp_value *lo, struct lp_value *hi,
+                         struct lp_value **acc)
 {
     struct expr_ctx *e = c->e;
-    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, 1, 1, &acc);
-    struct lp_value *ch = loop->regions[0]->args[0];
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, 1, p->parts, acc);
+    struct lp_value *ch = loop->regions[0]->args[0], *next[MAX_PARTS];
     if (c->prefetch) prefetch_weights(c, p, k, ch);
-    struct lp_value *next = lp_mma(&e->b, loop->regions[0]->args[1], load_pixels(c, p, k, ch), load_weights(c, p, k, ch), 1);
-    expr_for_end(e, loop, &next);
-    return loop->results[0];
+    struct lp_value *w = load_weights(c, p, k, ch);
+    for (int i = 0; i < p->parts; i++)
+        next[i] = lp_mma(&e->b, loop->regions[0]->args[1 + i], load_pixels(c, p, i, k, ch), w, 1);
+    expr_for_end(e, loop, next);
+    for (int i = 0; i < p->parts; i++) acc[i] = loop->results[i];
+}
+
+static void zero_parts(struct conv *c, const struct place *p, struct lp_value **acc)
+{
+    for (int i = 0; i < p->parts; i++) acc[i] = lp_const_f(&c->e->b, lp_tile(c->acc, p->rows, c->nr), 0);
+}
+
+/* acc += the sum of one run that starts from 0. */
+static void add_run(struct conv *c, const struct place *p, struct lp_value *const *k, struct lp_value *lo, struct lp_value *hi,
+                    struct lp_value **acc)
+{
+    struct lp_value *sum[MAX_PARTS];
+    zero_parts(c, p, sum);
+    contract_run(c, p, k, lo, hi, sum);
+    for (int i = 0; i < p->parts; i++) acc[i] = lp_binary(&c->e->b, LP_OP_ADD, acc[i], sum[i]);
 }
 
 /* All channels of taps k, added to acc. parts: as partial sums of at most K_PART. */
-static struct lp_value *contract_channels(struct conv *c, const struct place *p, struct lp_value *const *k, int64_t run, bool parts,
-                                          struct lp_value *acc)
+static void contract_channels(struct conv *c, const struct place *p, struct lp_value *const *k, int64_t run, bool partial,
+                              struct lp_value **acc)
 {
     struct expr_ctx *e = c->e;
     struct lp_builder *b = &e->b;
-    if (!parts) return contract_run(c, p, k, e->zero, lp_index(b, run), acc);
-    struct lp_value *zero = lp_const_f(b, lp_tile(c->acc, p->rows, c->nr), 0);
-    if (run < 2 * K_PART) return lp_binary(b, LP_OP_ADD, acc, contract_run(c, p, k, e->zero, lp_index(b, run), zero));
-    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, run), K_PART, 1, &acc);
-    struct lp_value *lo = loop->regions[0]->args[0], *hi = lp_binary(b, LP_OP_ADD, lo, lp_index(b, K_PART));
+    if (!partial) {
+        contract_run(c, p, k, e->zero, lp_index(b, run), acc);
+        return;
+    }
+    if (run < 2 * K_PART) {
+        add_run(c, p, k, e->zero, lp_index(b, run), acc);
+        return;
+    }
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, run), K_PART, p->parts, acc);
+    struct lp_value *lo = loop->regions[0]->args[0], *hi = lp_binary(b, LP_OP_ADD, lo, lp_index(b, K_PART)), *sum[MAX_PARTS];
     if (run % K_PART) hi = lp_binary(b, LP_OP_MIN, hi, lp_index(b, run));
-    struct lp_value *sum = lp_binary(b, LP_OP_ADD, loop->regions[0]->args[1], contract_run(c, p, k, lo, hi, zero));
-    expr_for_end(e, loop, &sum);
-    return loop->results[0];
+    for (int i = 0; i < p->parts; i++) sum[i] = loop->regions[0]->args[1 + i];
+    add_run(c, p, k, lo, hi, sum);
+    expr_for_end(e, loop, sum);
+    for (int i = 0; i < p->parts; i++) acc[i] = loop->results[i];
 }
 
-/* acc after the loops over taps and channels. */
-static struct lp_value *contract(struct conv *c, const struct place *p)
+/* acc[parts] after the loops over taps and channels. */
+static void contract(struct conv *c, const struct place *p, struct lp_value **acc)
 {
     struct expr_ctx *e = c->e;
-    struct lp_value *acc = lp_const_f(&e->b, lp_tile(c->acc, p->rows, c->nr), 0), *k[3] = {e->zero, e->zero, e->zero};
+    struct lp_value *k[3] = {e->zero, e->zero, e->zero};
     struct lp_op *loops[4];
     int n_loops = 0, n_taps = c->n - (c->merged ? 1 : 0);
     int64_t run = c->merged ? c->cg * c->kernel[c->n - 1] : c->cg, total = run;
+    zero_parts(c, p, acc);
     for (int i = 0; i < n_taps; i++) {
         if (c->kernel[i] == 1) continue;
-        struct lp_op *loop = loops[n_loops++] = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(&e->b, c->kernel[i]), 1, 1, &acc);
-        k[i] = loop->regions[0]->args[0], acc = loop->regions[0]->args[1];
+        struct lp_op *loop = loops[n_loops++] =
+            expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(&e->b, c->kernel[i]), 1, p->parts, acc);
+        k[i] = loop->regions[0]->args[0];
+        for (int j = 0; j < p->parts; j++) acc[j] = loop->regions[0]->args[1 + j];
         total *= c->kernel[i];
     }
-    acc = contract_channels(c, p, k, run, run >= K_PART / 2 && total >= 3 * K_PART, acc);
+    contract_channels(c, p, k, run, run >= K_PART / 2 && total >= 3 * K_PART, acc);
     while (n_loops) {
-        expr_for_end(e, loops[--n_loops], &acc);
-        acc = loops[n_loops]->results[0];
+        expr_for_end(e, loops[--n_loops], acc);
+        for (int j = 0; j < p->parts; j++) acc[j] = loops[n_loops]->results[j];
     }
-    return acc;
 }
 
-/* Bias, epilogue, store of the tile whose first output channel (over all groups) is `channel`. */
-static void finish_tile(struct conv *c, const struct place *p, struct lp_value *acc, struct lp_value *channel)
+/* Bias, epilogue, store of a part whose first output channel (over all groups) is `channel`. */
+static void finish_part(struct conv *c, const struct place *p, int part, struct lp_value *acc, struct lp_value *channel)
 {
     struct expr_ctx *e = c->e;
     if (c->bias >= 0) {
@@ -208,12 +252,12 @@ static void finish_tile(struct conv *c, const struct place *p, struct lp_value *
         struct lp_value *b = lp_load_tile(&e->b, c->bias, idx, 1, c->nr, 0, 0, NULL, p->ncols);
         acc = lp_binary(&e->b, LP_OP_ADD, acc, lp_cast(&e->b, b, c->acc));
     }
-    struct lp_value *v = lp_cast(&e->b, acc, c->out->dtype), *idx[5];
-    idx[0] = p->n;
-    for (int i = 0; i < c->n; i++) idx[1 + i] = p->o[i];
-    idx[1 + c->n] = channel;
-    v = lower_tile_epilogue(c->l, v, idx, c->n, p->nrows, p->ncols);
-    lp_store_tile(&e->b, lower_result_buf(c->l, 0), idx, v, c->n, c->n + 1, p->nrows, p->ncols);
+    struct lp_value *v = lp_cast(&e->b, acc, c->out->dtype), *idx[5] = {p->n, e->zero, e->zero, e->zero};
+    int col_axis = c->out->rank - 1, row_axis = 1 + c->axis[c->n - 1];
+    for (int i = 0; i < c->n; i++) idx[1 + c->axis[i]] = at_part(c, p, i, part);
+    idx[col_axis] = channel;
+    v = lower_tile_epilogue(c->l, v, idx, row_axis, p->nrows, p->ncols);
+    lp_store_tile(&e->b, lower_result_buf(c->l, 0), idx, v, row_axis, col_axis, p->nrows, p->ncols);
 }
 
 static void emit_panel(struct conv *c, struct place *p)
@@ -226,7 +270,9 @@ static void emit_panel(struct conv *c, struct place *p)
         p->ncols = NULL;
         if (c->og % c->panel) p->ncols = lp_binary(b, LP_OP_MAX, lp_binary(b, LP_OP_SUB, lp_index(b, c->og), col), e->zero);
         struct lp_value *channel = expr_iadd(e, expr_imul(e, p->group, lp_index(b, c->og)), col);
-        finish_tile(c, p, contract(c, p), channel);
+        struct lp_value *acc[MAX_PARTS];
+        contract(c, p, acc);
+        for (int i = 0; i < p->parts; i++) finish_part(c, p, i, acc[i], channel);
         expr_scope_pop(e, mark);
     }
 }
@@ -260,7 +306,7 @@ static struct lp_value *contract_depthwise(struct conv *c, const struct place *p
 static void pack_depthwise(struct conv *c)
 {
     struct plan_pack p = {.rank = c->n + 1, .in_rank = c->w->rank};
-    for (int i = 0; i < c->n; i++) p.dims[i] = c->kernel[i], p.in_axis[i] = 2 + i, p.stride[i] = 1;
+    for (int i = 0; i < c->n; i++) p.dims[i] = c->kernel[i], p.in_axis[i] = 2 + c->axis[i], p.stride[i] = 1;
     p.dims[c->n] = c->groups, p.in_axis[c->n] = 0, p.stride[c->n] = 1;
     for (int i = 0; i < c->w->rank; i++) p.in_dims[i] = c->w->dims[i]->value;
     lower_set_pack(c->l, c->wb, &p, 64);
@@ -274,25 +320,30 @@ static void emit_depthwise(struct conv *c, struct place *p)
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, channels, c->nr, 0, NULL);
     p->col = loop->regions[0]->args[0];
     p->ncols = c->groups % c->nr ? lp_binary(b, LP_OP_SUB, channels, p->col) : NULL;
-    finish_tile(c, p, contract_depthwise(c, p), p->col);
+    finish_part(c, p, 0, contract_depthwise(c, p), p->col);
     expr_for_end(e, loop, NULL);
 }
 
-/* All pixels of the output row: full tiles, then the rest. */
+/* The slice's pixels of an output row: full tiles, then, at the row's end, the rest. */
 static void emit_row(struct conv *c, struct place *p, void (*emit)(struct conv *, struct place *))
 {
     struct expr_ctx *e = c->e;
     struct lp_builder *b = &e->b;
-    const struct dim *w = c->out->dims[c->n];
+    const struct dim *w = out_size(c, c->n - 1);
     struct lp_value *total = expr_dim(e, w), *rest = lp_binary(b, LP_OP_MOD, total, lp_index(b, c->mr));
-    struct lp_value *full = lp_binary(b, LP_OP_SUB, total, rest);
-    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, full, c->mr, 0, NULL);
+    struct lp_value *full = lp_binary(b, LP_OP_SUB, total, rest), *end = full;
+    if (c->block) end = lp_binary(b, LP_OP_MIN, full, lp_binary(b, LP_OP_ADD, p->first, lp_index(b, c->block)));
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, p->first, end, c->mr, 0, NULL);
     p->o[c->n - 1] = loop->regions[0]->args[0], p->rows = c->mr, p->nrows = NULL;
     emit(c, p);
     expr_for_end(e, loop, NULL);
     if (c->mr == 1 || (dim_is_const(w) && w->value % c->mr == 0)) return;
-    struct lp_op *branch = NULL;
-    if (!dim_is_const(w)) branch = lp_if_begin(b, lp_binary(b, LP_OP_GT, rest, e->zero), 0, NULL);
+    struct lp_value *mine = dim_is_const(w) ? NULL : lp_binary(b, LP_OP_GT, rest, e->zero);
+    if (c->block) {
+        struct lp_value *last = lp_binary(b, LP_OP_LT, full, lp_binary(b, LP_OP_ADD, p->first, lp_index(b, c->block)));
+        mine = mine ? lp_binary(b, LP_OP_AND, mine, last) : last;
+    }
+    struct lp_op *branch = mine ? lp_if_begin(b, mine, 0, NULL) : NULL;
     size_t mark = expr_scope_push(e);
     p->o[c->n - 1] = full;
     p->rows = dim_is_const(w) ? (int)(w->value % c->mr) : c->mr;
@@ -302,6 +353,61 @@ static void emit_row(struct conv *c, struct place *p, void (*emit)(struct conv *
     if (!branch) return;
     lp_if_else(b, branch, NULL);
     lp_if_end(b, branch, NULL);
+}
+
+/* A slice's output rows: c->parts of them together, where the image ends fewer. */
+static void emit_rows(struct conv *c, struct place *p)
+{
+    struct expr_ctx *e = c->e;
+    struct lp_builder *b = &e->b;
+    p->parts = c->parts;
+    if (c->parts == 1) {
+        emit_row(c, p, emit_panel);
+        return;
+    }
+    const struct dim *h = out_size(c, c->n - 2);
+    struct lp_value *first = p->o[c->n - 2] = lp_binary(b, LP_OP_MUL, p->o[c->n - 2], lp_index(b, c->parts));
+    if (dim_is_const(h) && h->value % c->parts == 0) {
+        emit_row(c, p, emit_panel);
+        return;
+    }
+    struct lp_value *end = lp_binary(b, LP_OP_ADD, first, lp_index(b, c->parts)), *height = expr_dim(e, h);
+    struct lp_op *full = lp_if_begin(b, lp_binary(b, LP_OP_LE, end, height), 0, NULL);
+    size_t mark = expr_scope_push(e);
+    emit_row(c, p, emit_panel);
+    expr_scope_pop(e, mark);
+    lp_if_else(b, full, NULL);
+    mark = expr_scope_push(e);
+    if (dim_is_const(h)) {
+        p->parts = (int)(h->value % c->parts);
+        emit_row(c, p, emit_panel);
+    } else { /* row by row */
+        struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, first, height, 1, 0, NULL);
+        p->o[c->n - 2] = loop->regions[0]->args[0], p->parts = 1;
+        emit_row(c, p, emit_panel);
+        expr_for_end(e, loop, NULL);
+    }
+    expr_scope_pop(e, mark);
+    lp_if_end(b, full, NULL);
+}
+
+/* Pixels and rows of a tile: rows of a known small width go together where that fills the registers better. */
+static void choose_tile(struct conv *c, bool depthwise)
+{
+    const struct dim *w = out_size(c, c->n - 1);
+    int elem = (int)dtype_bytes(c->acc), most, nr;
+    int64_t parts = 1;
+    if (!depthwise && c->n > 1 && dim_is_const(w) && w->value > 0) {
+        const struct dim *h = out_size(c, c->n - 2);
+        tile_shape(c->l->level, elem, c->panel, dim_const(c->l->m->dims, MANY_ROWS), false, &most, &nr);
+        parts = most / w->value;
+        if (dim_is_const(h) && parts > h->value) parts = h->value;
+        if (parts > MAX_PARTS) parts = MAX_PARTS;
+    }
+    c->parts = parts < 2 ? 1 : (int)parts;
+    if (parts < 2) lower_tile(c->l, elem, c->panel, w, depthwise, &c->mr, &c->nr);
+    else c->mr = (int)w->value, c->nr = nr;
+    if (c->n == 1 && (!dim_is_const(w) || w->value > ROW_TILES * c->mr)) c->block = ROW_TILES * c->mr;
 }
 
 static bool setup(struct conv *c)
@@ -314,10 +420,10 @@ static bool setup(struct conv *c)
     for (int i = 0; i < n_pads; i++)
         if (!dim_is(pads[i], 0)) return false;
     c->x = &ir_operand(op, 0)->type, c->w = &ir_operand(op, 1)->type, c->out = &op->results[0].type;
-    c->n = c->x->rank - 2;
+    if (c->x->rank > 5) return false;
     c->xb = lower_operand_of(l, ir_operand(op, 0)), c->wb = lower_operand_of(l, ir_operand(op, 1));
     c->bias = ir_operand(op, 2) ? lower_operand_of(l, ir_operand(op, 2)) : -1;
-    if (c->n > 3 || c->xb < 0 || c->wb < 0 || (ir_operand(op, 2) && c->bias < 0)) return false;
+    if (c->xb < 0 || c->wb < 0 || (ir_operand(op, 2) && c->bias < 0)) return false;
     if (ir_operand(op, 0)->uses->next || ir_operand(op, 1)->uses->next || !l->operand_consts[c->wb]) return false;
     if (!dim_is_const(c->w->dims[0]) || !dim_is_const(c->w->dims[1]) || !read_attrs(c)) return false;
     c->groups = ir_attr_int(op, "groups", 1);
@@ -334,9 +440,9 @@ enum lower_result lower_conv(struct lower_ctx *l)
     struct dim_ctx *dc = l->m->dims;
     bool depthwise = c.groups > 1 && c.cg == 1 && c.og == 1;
     c.merged = !depthwise && c.groups == 1 && c.dilations[c.n - 1] == 1;
-    c.panel = depthwise ? 64 : c.og > 32 ? 64 : c.og > 16 ? 32 : 16;
+    c.panel = depthwise ? 64 : c.og > 16 ? 32 : 16;
+    choose_tile(&c, depthwise);
     static const int64_t prefetches[] = {0, 1024, 4096, 8192};
-    lower_tile(l, (int)dtype_bytes(c.acc), c.panel, c.out->dims[c.n], depthwise, &c.mr, &c.nr);
     if (!depthwise) c.prefetch = lower_knob(l, KNOB_PREFETCH, PREFETCH_BYTES, prefetches, 4);
     set_view(&c);
     if (depthwise) pack_depthwise(&c);
@@ -349,7 +455,9 @@ enum lower_result lower_conv(struct lower_ctx *l)
         axes[n_axes++] = dim_const(dc, (c.og + c.panel - 1) / c.panel);
     }
     axes[n_axes++] = c.out->dims[0];
-    for (int i = 0; i < c.n - 1; i++) axes[n_axes++] = c.out->dims[1 + i];
+    for (int i = 0; i < c.n - 1; i++) axes[n_axes++] = out_size(&c, i);
+    if (c.parts > 1) axes[n_axes - 1] = dim_ceildiv(dc, axes[n_axes - 1], dim_const(dc, c.parts));
+    if (c.block) axes[n_axes++] = dim_ceildiv(dc, out_size(&c, 0), dim_const(dc, c.block));
     for (int i = 0; i < n_axes; i++) slices = dim_mul(dc, slices, axes[i]);
     lower_set_slices(l, slices);
     struct lp_value *coord[8];
@@ -359,7 +467,9 @@ enum lower_result lower_conv(struct lower_ctx *l)
     if (!depthwise) p.group = coord[at++], p.panel = coord[at++];
     p.n = coord[at++];
     for (int i = 0; i < c.n - 1; i++) p.o[i] = coord[at++];
-    emit_row(&c, &p, depthwise ? emit_depthwise : emit_panel);
+    p.first = c.block ? lp_binary(&e->b, LP_OP_MUL, coord[at], lp_index(&e->b, c.block)) : e->zero;
+    if (depthwise) emit_row(&c, &p, emit_depthwise);
+    else emit_rows(&c, &p);
     l->k->schedule = depthwise ? "conv-depthwise" : "conv";
     return LOWER_DONE;
 }

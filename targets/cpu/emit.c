@@ -331,7 +331,7 @@ static bool emit_const(struct cg *g, struct lp_op *op)
 }
 
 /* Sizes that LLVM could not digest, and ops that this target has no code for. */
-static bool check_op(struct cg *g, const struct lp_op *op)
+bool cg_count_op(struct cg *g, const struct lp_op *op)
 {
     if (++g->n_ops > CG_OP_LIMIT) return cg_fail(g, DIAG_CODEGEN, "too many operations after unrolling", "");
     for (int i = 0; i < op->n_results; i++) {
@@ -344,10 +344,11 @@ static bool check_op(struct cg *g, const struct lp_op *op)
     return true;
 }
 
-static bool emit_op(struct cg *g, struct lp_op *op)
+bool cg_op(struct cg *g, struct lp_op *op, struct lp_op **last)
 {
-    if (!check_op(g, op)) return false;
-    if (lp_op_flags(op->code) & LP_F_PW) return cg_pointwise(g, op);
+    *last = op;
+    if (!cg_count_op(g, op)) return false;
+    if (lp_op_flags(op->code) & LP_F_PW) return cg_pointwise(g, op, last);
     switch (op->code) {
     case LP_OP_CONST: return emit_const(g, op);
     case LP_OP_DIM: cg_set(g, op->results[0], 0)->rows[0] = g->dims[op->index]; return true;
@@ -367,12 +368,12 @@ static bool emit_op(struct cg *g, struct lp_op *op)
 
 static bool emit_block(struct cg *g, struct lp_block *block, struct lp_op **yield)
 {
-    for (struct lp_op *op = block->first; op; op = op->next) {
+    for (struct lp_op *op = block->first, *last; op; op = last->next) {
         if (op->code == LP_OP_YIELD) {
             if (yield) *yield = op;
             break;
         }
-        if (!emit_op(g, op)) return false;
+        if (!cg_op(g, op, &last)) return false;
     }
     return !g->failed;
 }

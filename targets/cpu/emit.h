@@ -108,7 +108,11 @@ LLVMValueRef cg_from_f32(struct cg *g, enum dtype d, int n, LLVMValueRef x); /* 
 static inline bool cg_is_soft(enum dtype d) { return dtype_is_float(d) && d != DT_F32 && d != DT_F64; }
 
 /* ---- whole ops ---- */
-bool cg_pointwise(struct cg *g, struct lp_op *op);
+/* May take the ops that follow along: *last is the last one that has its code. */
+bool cg_pointwise(struct cg *g, struct lp_op *op, struct lp_op **last);
+/* Code of one op, or of some that follow one another. */
+bool cg_op(struct cg *g, struct lp_op *op, struct lp_op **last);
+bool cg_count_op(struct cg *g, const struct lp_op *op); /* false after a diagnostic: too much, too large, no code */
 bool cg_tile_op(struct cg *g, struct lp_op *op); /* IOTA SPLAT EXTRACT REDUCE MMA (emit_tile.c) */
 bool cg_memory(struct cg *g, struct lp_op *op);  /* LOAD STORE (emit_mem.c) */
 void cg_prefetch(struct cg *g, struct lp_op *op);

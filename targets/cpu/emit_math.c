@@ -273,9 +273,48 @@ static int hoist_depth(struct cg *g, const struct lp_op *op)
     return index ? depth : g->depth;
 }
 
-bool cg_pointwise(struct cg *g, struct lp_op *op)
+static bool is_rowwise(const struct lp_op *op, int rows)
 {
-    struct lp_type t = op->results[0]->type;
+    return (lp_op_flags(op->code) & LP_F_PW) && !(lp_op_flags(op->code) & LP_F_MATH) && op->results[0]->type.rows == rows;
+}
+
+/* An op that may come before the pointwise ops on tiles that it stands between: it needs none of their results. */
+static bool comes_first(const struct lp_op *op)
+{
+    if (op->code == LP_OP_CONST || op->code == LP_OP_DIM || op->code == LP_OP_IOTA || op->code == LP_OP_LOAD) return true;
+    return (lp_op_flags(op->code) & LP_F_PW) && !(lp_op_flags(op->code) & LP_F_MATH) && op->results[0]->type.rows == 1;
+}
+
+/*
+ * Pointwise ops on tiles that follow one another are emitted row by row, each row through all of them: op by op, the
+ * temporaries of a whole tile would be live at once and go through the stack.
+ */
+static bool pointwise_rows(struct cg *g, struct lp_op *first, struct lp_op **last)
+{
+    int rows = first->results[0]->type.rows;
+    *last = first;
+    cg_set(g, first->results[0], g->depth);
+    for (struct lp_op *op = first->next, *done; op; op = op->next) {
+        if (is_rowwise(op, rows)) {
+            if (!cg_count_op(g, op)) return false;
+            cg_set(g, op->results[0], g->depth);
+            *last = op;
+        } else if (!comes_first(op) || !cg_op(g, op, &done)) {
+            break;
+        } else {
+            *last = op;
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (struct lp_op *op = first; op != (*last)->next; op = op->next)
+            if (is_rowwise(op, rows)) cg_get(g, op->results[0])->rows[r] = pointwise_row(g, op, r, op->results[0]->type.cols);
+    return !g->failed;
+}
+
+bool cg_pointwise(struct cg *g, struct lp_op *op, struct lp_op **last)
+{
+    *last = op;
+    if (op->results[0]->type.rows > 1) return pointwise_rows(g, op, last);
     int depth = hoist_depth(g, op);
     struct cg_value *y = cg_set(g, op->results[0], depth);
     if (depth < g->depth) {
@@ -284,6 +323,6 @@ bool cg_pointwise(struct cg *g, struct lp_op *op)
         cg_leave_depth(g, saved);
         return !g->failed;
     }
-    for (int r = 0; r < t.rows; r++) y->rows[r] = pointwise_row(g, op, r, t.cols);
+    y->rows[0] = pointwise_row(g, op, 0, op->results[0]->type.cols);
     return !g->failed;
 }

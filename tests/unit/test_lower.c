@@ -303,6 +303,43 @@ static void test_conv_pool(void **state)
     check_graph(&g, 3, outs, sizes, NULL);
 }
 
+struct conv_shape {
+    int64_t x[4], w[4], stride; /* x: channels last; 0: a symbol */
+};
+
+/* relu(conv + bias) over a channels-last image; a symbol is worth 9. */
+static void conv_case(const struct conv_shape *s)
+{
+    struct graph g;
+    graph_init(&g);
+    const struct dim *d[4], *h = NULL;
+    for (int i = 0; i < 4; i++) {
+        if (!s->x[i] && !h) h = sym(&g, "h");
+        d[i] = s->x[i] ? cst(&g, s->x[i]) : h;
+    }
+    int64_t strides[] = {s->stride, s->stride}, bd[] = {s->w[0]};
+    struct ir_value *ops[] = {input(&g, DT_F32, 4, d), weight(&g, 4, s->w), weight(&g, 1, bd)};
+    struct ir_attr attrs[] = {ir_a_ints("strides", 2, strides), ir_a_int("groups", s->x[3] / s->w[1]), ir_a_int("channels_last", 1)};
+    struct ir_op *conv = ir_build(&g.b, IR_OP_CONV, 3, ops, 3, attrs, 1);
+    assert_non_null(conv);
+    struct ir_value *y = ir_build_binary(&g.b, IR_OP_MAX, &conv->results[0], ir_build_scalar_f(&g.b, DT_F32, 0));
+    int64_t sizes[] = {9};
+    check_graph(&g, 1, &y, sizes, "conv");
+}
+
+/* Tiles over several short rows, with and without rows left over; images of one column, in blocks; one pixel. */
+static void test_conv_tiles(void **state)
+{
+    (void)state;
+    static const struct conv_shape shapes[] = {
+        {{1, 9, 9, 5}, {40, 5, 3, 3}, 1}, {{2, 8, 9, 4}, {20, 4, 3, 3}, 1},  {{1, 7, 5, 8}, {12, 4, 3, 3}, 1},
+        {{1, 0, 6, 3}, {35, 3, 3, 3}, 1}, {{1, 15, 9, 3}, {8, 3, 3, 3}, 2},  {{1, 300, 1, 3}, {33, 3, 4, 1}, 1},
+        {{2, 0, 1, 6}, {10, 3, 2, 1}, 1},  {{1, 1, 260, 2}, {17, 2, 1, 3}, 2}, {{1, 3, 3, 7}, {10, 7, 3, 3}, 1},
+        {{1, 5, 4, 600}, {18, 600, 2, 3}, 1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) conv_case(&shapes[i]);
+}
+
 static void test_output_is_input_and_twice(void **state)
 {
     (void)state;
@@ -444,7 +481,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pointwise_flat), cmocka_unit_test(test_broadcast_diamond), cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_matmul_batch_flat), cmocka_unit_test(test_matmul_dynamic), cmocka_unit_test(test_matmul_trans_b_const),
-        cmocka_unit_test(test_rows), cmocka_unit_test(test_moves), cmocka_unit_test(test_conv_pool),
+        cmocka_unit_test(test_rows), cmocka_unit_test(test_moves), cmocka_unit_test(test_conv_pool), cmocka_unit_test(test_conv_tiles),
         cmocka_unit_test(test_output_is_input_and_twice), cmocka_unit_test(test_if), cmocka_unit_test(test_branch_check), cmocka_unit_test(test_group_of_shapes),
         cmocka_unit_test(test_channels_last), cmocka_unit_test(test_channels_last_index),
     };
