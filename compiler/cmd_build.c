@@ -17,28 +17,46 @@ static const char *default_output(struct arena *a, const char *path)
     return arena_strndup(a, base, (size_t)(dot - base));
 }
 
-/* --emit=loop|plan|llvm|asm: text of what would be compiled. */
+static bool is_form(const char *kind)
+{
+    static const char *const forms[] = {"loop", "llvm", "asm", "cuda", "ptx", "cubin"};
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++)
+        if (!strcmp(kind, forms[i])) return true;
+    return false;
+}
+
+static bool emit_part(struct build *b, struct build_part *part, const char *kind, struct strbuf *s)
+{
+    const struct target *t = part->target;
+    bool ok = true, binary = !strcmp(kind, "cubin");
+    if (!strcmp(kind, "plan")) {
+        plan_print(s, part->plan);
+        return true;
+    }
+    for (size_t i = 0; ok && i < part->plan->kernels.n; i++)
+        for (int l = 0; ok && l < t->n_levels; l++) {
+            struct lp_kernel *k = part->plan->kernels.v[i].levels[t->levels[l].isa];
+            if (!k) continue;
+            if (!binary) strbuf_printf(s, "// kernel %zu, level %s, schedule %s\n", i, t->levels[l].name, k->schedule);
+            if (!strcmp(kind, "loop")) lp_print(s, k, false);
+            else ok = t->emit_text(t, &t->levels[l], k, k->name, kind, s, b->diag);
+        }
+    return ok;
+}
+
+/* --emit=loop|plan|llvm|asm|cuda|ptx|cubin: what would be compiled, or linked. */
 static bool emit_text(struct build *b, const char *kind)
 {
     struct strbuf s = {0};
     bool ok = true;
-    if (!strcmp(kind, "plan")) {
-        plan_print(&s, b->plan);
-    } else if (!strcmp(kind, "loop") || !strcmp(kind, "llvm") || !strcmp(kind, "asm")) {
-        for (size_t i = 0; ok && i < b->plan->kernels.n; i++)
-            for (int l = 0; ok && l < b->target->n_levels; l++) {
-                struct lp_kernel *k = b->plan->kernels.v[i].levels[b->target->levels[l].isa];
-                if (!k) continue;
-                strbuf_printf(&s, "// kernel %zu, level %s, schedule %s\n", i, b->target->levels[l].name, k->schedule);
-                if (!strcmp(kind, "loop")) lp_print(&s, k, false);
-                else ok = b->target->emit_text(b->target, &b->target->levels[l], k, k->name, kind, &s, b->diag);
-            }
-    } else {
-        ok = diag_report(b->diag, DIAG_OPTION, NULL, "--emit=%s: expected loop, plan, llvm or asm", kind);
-    }
+    if (strcmp(kind, "plan") != 0 && !is_form(kind))
+        ok = diag_report(b->diag, DIAG_OPTION, NULL, "--emit=%s: expected loop, plan, llvm, asm, cuda, ptx or cubin", kind);
+    if (ok && !strcmp(kind, "cubin") && !option_given(b->o, OPT_OUTPUT))
+        ok = diag_report(b->diag, DIAG_OPTION, NULL, "--emit=cubin writes machine code: name a file with -o");
+    for (int i = 0; ok && i < b->n_parts; i++) ok = emit_part(b, &b->parts[i], kind, &s);
     const char *path = option_value(b->o, OPT_OUTPUT, NULL);
-    FILE *f = path ? fopen(path, "w") : stdout;
-    if (ok && (!f || fputs(strbuf_get(&s), f) < 0)) ok = diag_report(b->diag, DIAG_FILE_WRITE, path, "cannot write");
+    FILE *f = !ok ? NULL : path ? fopen(path, "wb") : stdout;
+    if (ok && (!f || fwrite(strbuf_get(&s), 1, s.len, f) != s.len)) ok = diag_report(b->diag, DIAG_FILE_WRITE, path, "cannot write");
     if (path && f && fclose(f)) ok = diag_report(b->diag, DIAG_FILE_WRITE, path, "cannot write");
     strbuf_deinit(&s);
     return ok;

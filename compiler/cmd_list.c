@@ -17,6 +17,14 @@ static void json_string(const char *s)
     strbuf_deinit(&b);
 }
 
+static void print_gpu(const struct target_gpu *g)
+{
+    printf("  %-8s %d KiB of shared memory a CTA; mma:", g->arch, g->shared_bytes / 1024);
+    for (int d = 0; d < DT_COUNT; d++)
+        if (g->mma >> d & 1) printf(" %s", d == DT_F32 ? "tf32" : dtype_name((enum dtype)d));
+    printf("%s%s\n", g->has_tma ? "; TMA" : "", g->has_wgmma ? ", wgmma" : "");
+}
+
 int cmd_targets(const struct options *o, struct diag_sink *diag)
 {
     (void)diag;
@@ -30,6 +38,7 @@ int cmd_targets(const struct options *o, struct diag_sink *diag)
             if (json)
                 printf("%s\n  {\"target\": \"%s\", \"level\": \"%s\", \"vector_bytes\": %d}", i || k ? "," : "", t->name, lv->name,
                        lv->vector_bytes);
+            else if (lv->gpu) print_gpu(lv->gpu);
             else printf("  %-8s %d-byte vectors%s%s%s\n", lv->name, lv->vector_bytes, lv->has_fma ? ", FMA" : "",
                         lv->has_vnni ? ", VNNI" : "", lv->has_amx ? ", AMX" : "");
         }

@@ -292,9 +292,14 @@ static size_t add_weight(struct plan *p, struct plan_blob *out, size_t *cap, con
     return out->n_weights++;
 }
 
-static size_t *layout_weights(struct plan *p, struct plan_blob *out)
+static size_t *layout_weights(struct plan *p, const struct plan_blob *shared, struct plan_blob *out)
 {
     size_t *buf_weight = ARENA_ARRAY(&p->arena, size_t, p->bufs.n + 1), cap = 0;
+    if (shared && shared->n_weights) {
+        out->weights = arena_dup(&p->arena, shared->weights, shared->n_weights * sizeof *out->weights);
+        out->n_weights = cap = shared->n_weights;
+        out->weights_bytes = shared->weights_bytes;
+    }
     for (size_t i = 0; i < p->bufs.n; i++) {
         const struct plan_buf *b = &p->bufs.v[i];
         if (b->kind != INFR_BUF_CONST) continue;
@@ -364,7 +369,7 @@ void plan_emit_blob(struct plan *p, const struct plan_blob_options *opt, struct 
     map_init(&e.strings, &e.scratch);
     static const char zeros[sizeof(struct infr_header)];
     strbuf_putn(&out->bytes, zeros, sizeof zeros);
-    size_t *buf_weight = layout_weights(p, out);
+    size_t *buf_weight = layout_weights(p, opt->shared, out);
     put_symbols(&e);
     put_io(&e);
     put_bufs(&e, buf_weight);

@@ -175,14 +175,22 @@ static bool run_lld(const struct link_input *in, const char *lib, const char *ar
     struct arena a;
     struct strbuf said = {0};
     arena_init(&a);
-    static const char *const files[] = {"crt1.o", "crti.o", "runtime.o", "libinfops.a", "libevent.a", "libc.a", "crtn.o"};
-    char *lib_file[ARRAY_LEN(files)];
-    for (size_t i = 0; i < ARRAY_LEN(files); i++) lib_file[i] = arena_printf(&a, "%s/%s", lib, files[i]);
-    char *argv[] = {arena_strdup(&a, lld_path(in)), "-m", "elf_x86_64", "-static", "--gc-sections", "--build-id=none",
-                    "--threads=1", "-z", "max-page-size=4096", "-z", "noexecstack", "-o", arena_strdup(&a, linked),
-                    lib_file[0], lib_file[1], lib_file[2], "--whole-archive", arena_strdup(&a, archive),
-                    "--no-whole-archive", "--start-group", lib_file[3], lib_file[4], lib_file[5], "--end-group",
-                    lib_file[6], NULL};
+    char *argv[48], *objects = arena_strdup(&a, archive), *out = arena_strdup(&a, linked);
+    char *const head[] = {arena_strdup(&a, lld_path(in)), "-m", "elf_x86_64", "--gc-sections", "--build-id=none", "--threads=1", "-z",
+                          "max-page-size=4096", "-z", "noexecstack", "-o", out};
+    /* The libraries' names are those of the system that runs the engine; symbols of theirs are only looked up here. */
+    char *const dynamic[] = {"-dynamic-linker", "/lib64/ld-linux-x86-64.so.2", "--allow-shlib-undefined", "-z", "now", "--hash-style=gnu"};
+    static const char *const start[] = {"crt1.o", "crti.o", "runtime.o"}, *const static_libs[] = {"libinfops.a", "libevent.a", "libc.a"},
+                      *const dynamic_libs[] = {"libinfops.a", "libevent.a", "libc.so.6", "libm.so.6", "libc_nonshared.a", "libgcc.a"};
+    const char *const *libs = in->dynamic ? dynamic_libs : static_libs;
+    size_t n = 0, n_libs = in->dynamic ? ARRAY_LEN(dynamic_libs) : ARRAY_LEN(static_libs);
+    for (size_t i = 0; i < ARRAY_LEN(head); i++) argv[n++] = head[i];
+    if (!in->dynamic) argv[n++] = "-static";
+    for (size_t i = 0; in->dynamic && i < ARRAY_LEN(dynamic); i++) argv[n++] = dynamic[i];
+    for (size_t i = 0; i < ARRAY_LEN(start); i++) argv[n++] = arena_printf(&a, "%s/%s", lib, start[i]);
+    argv[n++] = "--whole-archive", argv[n++] = objects, argv[n++] = "--no-whole-archive", argv[n++] = "--start-group";
+    for (size_t i = 0; i < n_libs; i++) argv[n++] = arena_printf(&a, "%s/%s", lib, libs[i]);
+    argv[n++] = "--end-group", argv[n++] = arena_printf(&a, "%s/crtn.o", lib), argv[n] = NULL;
     int status = run(argv, &said);
     bool ok = status == 0;
     if (status < 0)

@@ -23,6 +23,7 @@ struct link_input {
     const char *lib_dir; /* crt1.o crti.o crtn.o runtime.o libinfops.a libevent.a libc.a; NULL: found, see link_find_lib_dir */
     const char *lld;     /* NULL: $INFC_LLD or what configure found */
     uint64_t weights_bytes; /* 0: no segment */
+    bool dynamic;           /* an executable that needs glibc: of code for GPUs, whose driver is opened at run time */
     /* Writes bytes [at, at + n) of the weights to dst (gaps as zeros); called in order. False after a diagnostic. */
     bool (*read_weights)(void *context, uint64_t at, void *dst, size_t n);
     void *context;

@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "compiler/objects.h"
 
+#include "compiler/objects_fork.h"
+
 #include <elf.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -70,6 +72,7 @@ static void write_key(struct strbuf *key, const struct objects_options *o, const
     strbuf_printf(key, "%s %s %s\n", o->target->name, job->level->name, job->level->features);
     if (o->target->toolchain) o->target->toolchain(key);
     strbuf_putc(key, '\n');
+    if (o->target->emits_in_processes) strbuf_printf(key, "%s\n", job->kernel->name); /* the code names itself */
     lp_print(key, job->kernel, true);
 }
 
@@ -88,7 +91,7 @@ static bool run_job(const struct objects_options *o, struct object_job *job, str
         if (ok && o->cache) object_cache_store(o->cache, &key, &job->object);
     }
     strbuf_deinit(&key);
-    if (ok && !rename_symbol(&job->object, job->symbol))
+    if (ok && !o->target->emits_in_processes && !rename_symbol(&job->object, job->symbol))
         ok = diag_report(diag, DIAG_CODEGEN, job->kernel->loc, "kernel %s: its object has no such symbol", job->kernel->name);
     return ok;
 }
@@ -120,6 +123,87 @@ static int thread_count(const struct objects_options *o, size_t n_jobs)
     return (size_t)n > n_jobs ? (int)n_jobs : (int)n;
 }
 
+/* ---- jobs in processes ---- */
+
+/* How a child tells the result of a job: this, the object, the diagnostics (three strings each). */
+struct answer {
+    bool ok, from_cache;
+    struct target_object object; /* data: not a pointer here */
+    size_t n_diags;
+};
+
+struct answer_diag {
+    enum diag_id id;
+    enum diag_severity severity;
+    bool has_remedy;
+};
+
+static void work(void *context, size_t i, struct strbuf *out)
+{
+    struct shared *s = context;
+    struct object_job *job = &s->jobs[i];
+    struct diag_sink *sink = &s->sinks[i];
+    struct answer a = {.ok = run_job(s->o, job, sink), .from_cache = job->from_cache, .object = job->object, .n_diags = sink->items.n};
+    strbuf_putn(out, (const char *)&a, sizeof a);
+    strbuf_putn(out, job->object.data, a.ok ? job->object.n_bytes : 0);
+    for (size_t k = 0; k < sink->items.n; k++) {
+        const struct diag *d = &sink->items.v[k];
+        struct answer_diag head = {d->id, d->severity, d->remedy != NULL};
+        strbuf_putn(out, (const char *)&head, sizeof head);
+        strbuf_putn(out, d->loc, strlen(d->loc) + 1);
+        strbuf_putn(out, d->message, strlen(d->message) + 1);
+        if (d->remedy) strbuf_putn(out, d->remedy, strlen(d->remedy) + 1);
+    }
+}
+
+/* The next string of an answer; its writer is this very program. */
+static const char *take_string(const char **at)
+{
+    const char *s = *at;
+    *at += strlen(s) + 1;
+    return s;
+}
+
+static void done(void *context, size_t i, const struct strbuf *out)
+{
+    struct shared *s = context;
+    struct object_job *job = &s->jobs[i];
+    struct answer a;
+    if (!out) {
+        s->ok[i] = diag_report(&s->sinks[i], DIAG_CODEGEN, job->kernel->loc, "kernel %s: the code generator crashed", job->kernel->name);
+        return;
+    }
+    memcpy(&a, out->data, sizeof a);
+    const char *at = out->data + sizeof a;
+    s->ok[i] = a.ok;
+    job->from_cache = a.from_cache;
+    if (a.ok) {
+        job->object = a.object;
+        job->object.data = malloc(a.object.n_bytes ? a.object.n_bytes : 1);
+        if (job->object.data) memcpy(job->object.data, at, a.object.n_bytes);
+        else s->ok[i] = diag_report(&s->sinks[i], DIAG_ENVIRONMENT, NULL, "out of memory for an object");
+        at += a.object.n_bytes;
+    }
+    for (size_t k = 0; k < a.n_diags; k++) {
+        struct answer_diag head;
+        memcpy(&head, at, sizeof head);
+        at += sizeof head;
+        const char *loc = take_string(&at), *message = take_string(&at), *remedy = head.has_remedy ? take_string(&at) : NULL;
+        if (head.severity < DIAG_SEV_ERROR) diag_warn(&s->sinks[i], head.id, loc, "%s", message);
+        else diag_report_remedy(&s->sinks[i], head.id, loc, remedy, "%s", message);
+    }
+}
+
+static void run_threads(struct shared *s, int wanted)
+{
+    pthread_t threads[256];
+    int started = 0;
+    /* The caller's thread works too: with no other one to be had the build is slower, not broken. */
+    while (started < wanted - 1 && !pthread_create(&threads[started], NULL, worker, s)) started++;
+    worker(s);
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+}
+
 bool objects_compile(const struct objects_options *o, struct object_job *jobs, size_t n_jobs, struct diag_sink *diag)
 {
     struct arena arena;
@@ -132,12 +216,8 @@ bool objects_compile(const struct objects_options *o, struct object_job *jobs, s
         jobs[i].object = (struct target_object){0};
         jobs[i].from_cache = false;
     }
-    int wanted = thread_count(o, n_jobs), started = 0;
-    pthread_t threads[256];
-    /* The caller's thread works too: with no other one to be had the build is slower, not broken. */
-    while (started < wanted - 1 && !pthread_create(&threads[started], NULL, worker, &s)) started++;
-    worker(&s);
-    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    int wanted = thread_count(o, n_jobs);
+    if (!o->target->emits_in_processes || !fork_jobs(wanted, n_jobs, work, done, &s)) run_threads(&s, wanted);
     bool ok = true;
     for (size_t i = 0; i < n_jobs; i++) {
         merge(diag, &s.sinks[i]);

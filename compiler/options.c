@@ -54,6 +54,14 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb)
     return row[nb];
 }
 
+struct nearest nearest_begin(const char *given) { return (struct nearest){.given = given, .best = 4}; }
+
+void nearest_offer(struct nearest *n, const char *name)
+{
+    size_t d = distance(n->given, strlen(n->given), name, strlen(name));
+    if (d < n->best) n->best = d, n->name = name;
+}
+
 static bool unknown(struct diag_sink *diag, const char *arg, unsigned command)
 {
     const char *name = arg + strspn(arg, "-");

@@ -37,6 +37,13 @@ const char *option_value(const struct options *o, enum option_id id, const char 
 /* Decimal integer in [lo, hi]; dflt when absent; a diagnostic and false when malformed. */
 bool option_int(const struct options *o, enum option_id id, int64_t lo, int64_t hi, int64_t dflt, int64_t *out,
                 struct diag_sink *diag);
+/* "Did you mean": the name of those offered that is nearest to what was given, NULL when none is near. */
+struct nearest {
+    const char *given, *name;
+    size_t best;
+};
+struct nearest nearest_begin(const char *given);
+void nearest_offer(struct nearest *n, const char *name); /* kept, not copied */
 /* The options of a command, one a line, for --help. */
 void options_help(FILE *out, unsigned command);
 /* docs/options.md */

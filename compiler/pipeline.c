@@ -128,30 +128,64 @@ static const char *native_level(void)
     return cpu_has_level_v3() ? "x86-64-v3" : "x86-64-v2";
 }
 
+/* The part of a target, made when it is named first. The CPU's goes first, whatever the order on the command line. */
+static struct build_part *part_of(struct build *b, const struct target *t)
+{
+    int at = 0;
+    for (int i = 0; i < b->n_parts; i++)
+        if (b->parts[i].target == t) return &b->parts[i];
+    if (b->n_parts == BUILD_MAX_PARTS) return NULL;
+    if (t->levels[0].gpu) at = b->n_parts;
+    memmove(&b->parts[at + 1], &b->parts[at], (size_t)(b->n_parts - at) * sizeof *b->parts);
+    b->parts[at] = (struct build_part){.target = t};
+    b->n_parts++;
+    return &b->parts[at];
+}
+
+/* All names that --target takes, and the one that is nearest to what was given. */
+static bool unknown_target(struct build *b, const char *given)
+{
+    struct strbuf names = {0};
+    struct nearest near = nearest_begin(given);
+    const struct target *t;
+    for (int i = 0; (t = target_at(i)); i++) {
+        strbuf_printf(&names, "%s%s", i ? ", " : "", t->name);
+        nearest_offer(&near, t->name);
+        for (int k = 0; k < t->n_levels && !t->levels[0].gpu; k++) {
+            char *level = arena_printf(&b->m->arena, "%s-%s", t->name, t->levels[k].name);
+            strbuf_printf(&names, ", %s", level);
+            nearest_offer(&near, level);
+        }
+    }
+    nearest_offer(&near, "native");
+    strbuf_puts(&names, ", native");
+    if (near.name) diag_report(b->diag, DIAG_TARGET_UNKNOWN, NULL, "unknown target '%s'; did you mean %s? There are: %s", given, near.name, strbuf_get(&names));
+    else diag_report(b->diag, DIAG_TARGET_UNKNOWN, NULL, "unknown target '%s'; there are: %s", given, strbuf_get(&names));
+    strbuf_deinit(&names);
+    return false;
+}
+
 static bool add_target(struct build *b, const char *name, size_t len)
 {
     char buf[64];
+    unsigned mask = 0;
     if (len >= sizeof buf) len = sizeof buf - 1;
     memcpy(buf, name, len);
     buf[len] = 0;
     if (!strcmp(buf, "native")) snprintf(buf, sizeof buf, "%s", native_level());
     const struct target *t = target_find(buf);
-    if (t) {
-        for (int i = 0; i < t->n_levels; i++)
-            if (t->levels[i].isa <= INFR_ISA_V4) b->isa_mask |= 1u << t->levels[i].isa;
-    } else {
-        for (int i = 0; !t && (t = target_at(i)); i++) { /* "x86-64-v3": a target and a level */
-            size_t n = strlen(t->name);
-            const struct target_level *lv = !strncmp(buf, t->name, n) && buf[n] == '-' ? target_level_find(t, buf + n + 1) : NULL;
-            if (lv) b->isa_mask |= 1u << lv->isa;
-            else t = NULL;
-            if (t) break;
-        }
+    for (int i = 0; t && i < t->n_levels; i++)
+        if (t->levels[i].isa <= INFR_ISA_V4) mask |= 1u << t->levels[i].isa;
+    for (int i = 0; !t && target_at(i); i++) { /* "x86-64-v3": a target and a level */
+        const struct target *u = target_at(i);
+        size_t n = strlen(u->name);
+        const struct target_level *lv = !strncmp(buf, u->name, n) && buf[n] == '-' ? target_level_find(u, buf + n + 1) : NULL;
+        if (lv) t = u, mask = 1u << lv->isa;
     }
-    if (!t) return diag_report(b->diag, DIAG_TARGET_UNKNOWN, NULL, "unknown target '%s'", buf);
-    if (b->target && b->target != t)
-        return diag_report(b->diag, DIAG_TARGET_UNKNOWN, NULL, "targets '%s' and '%s' cannot share an engine yet", b->target->name, t->name);
-    b->target = t;
+    if (!t) return unknown_target(b, buf);
+    struct build_part *part = part_of(b, t);
+    if (!part) return diag_report(b->diag, DIAG_OPTION, NULL, "--target: too many targets for one engine");
+    part->isa_mask |= mask;
     return true;
 }
 
@@ -159,22 +193,28 @@ bool pipeline_select_target(struct build *b)
 {
     const char *list = option_value(b->o, OPT_TARGET, "x86-64");
     bool ok = true;
-    for (const char *p = list; ok && *p;) {
+    for (const char *p = list; *p;) {
         size_t len = strcspn(p, ",");
-        ok = add_target(b, p, len);
+        ok = add_target(b, p, len) && ok;
         p += len + (p[len] == ',');
     }
+    if (ok && !b->n_parts) return diag_report(b->diag, DIAG_OPTION, NULL, "--target: no target is named");
     return ok;
 }
 
 bool pipeline_lower(struct build *b)
 {
-    b->plan = lower_module(b->m, b->target, b->isa_mask, b->diag);
-    return b->plan != NULL;
+    bool ok = true;
+    for (int i = 0; i < b->n_parts; i++) {
+        struct build_part *part = &b->parts[i];
+        part->plan = lower_module(b->m, part->target, part->isa_mask, b->diag);
+        ok = ok && part->plan;
+    }
+    return ok;
 }
 
 void build_deinit(struct build *b)
 {
-    plan_destroy(b->plan);
+    for (int i = 0; i < b->n_parts; i++) plan_destroy(b->parts[i].plan);
     if (b->m) ir_module_destroy(b->m);
 }

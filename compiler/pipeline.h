@@ -15,14 +15,22 @@
 #include "ir/plan.h"
 #include "ir/target.h"
 
+/* The model for one of the engine's targets: all levels of the CPU together, each GPU architecture by itself. */
+struct build_part {
+    const struct target *target;
+    unsigned isa_mask;
+    struct plan *plan;
+};
+
+#define BUILD_MAX_PARTS 16
+
 struct build {
     const struct options *o;
     struct diag_sink *diag;
     const char *model_path;
     struct ir_module *m;
-    const struct target *target;
-    unsigned isa_mask;
-    struct plan *plan;
+    struct build_part parts[BUILD_MAX_PARTS]; /* the CPU's first, if there is one */
+    int n_parts;
     const struct golden *golden; /* NULL: none */
 };
 

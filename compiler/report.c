@@ -6,16 +6,17 @@
 #include <sys/stat.h>
 
 /* Symbol values that figures are stated at: lower bound, but at least 1. */
-static int64_t *smallest(struct build *b)
+static int64_t *smallest(struct build *b, struct build_part *part)
 {
     size_t n = dim_sym_count(b->m->dims);
-    int64_t *v = ARENA_ARRAY(&b->plan->arena, int64_t, n);
+    int64_t *v = ARENA_ARRAY(&part->plan->arena, int64_t, n);
     for (size_t i = 0; i < n; i++) v[i] = dim_sym_at(b->m->dims, i)->lo > 0 ? dim_sym_at(b->m->dims, i)->lo : 1;
     return v;
 }
 
 struct totals {
     struct build *b;
+    struct build_part *part;
     const int64_t *syms;
     double flops, generic_flops;
     size_t launches, generic;
@@ -40,19 +41,19 @@ static void gather(struct totals *t, const struct plan_block *block)
             continue;
         }
         if (s->kind != INFR_STEP_LAUNCH) continue;
-        bool generic = is_generic(&t->b->plan->kernels.v[s->launch->kernel]);
+        bool generic = is_generic(&t->part->plan->kernels.v[s->launch->kernel]);
         double f = value(t, s->launch->flops);
         t->launches++;
         t->generic += generic;
         t->flops += f;
         t->generic_flops += generic ? f : 0;
-        vec_push(&t->b->plan->arena, &t->list, s->launch);
+        vec_push(&t->part->plan->arena, &t->list, s->launch);
     }
 }
 
 static void print_text(struct totals *t, FILE *out, uint64_t peak, uint64_t sum)
 {
-    struct plan *p = t->b->plan;
+    struct plan *p = t->part->plan;
     fprintf(out, "%zu launches of %zu kernels; %.1f MFLOP at the smallest shapes, %.2f%% of them in generic kernels\n", t->launches,
             p->kernels.n, t->flops * 1e-6, t->flops > 0 ? 100 * t->generic_flops / t->flops : 0.0);
     fprintf(out, "arena %llu bytes planned, %llu the sum of all tensors\n", (unsigned long long)peak, (unsigned long long)sum);
@@ -66,9 +67,9 @@ static void print_text(struct totals *t, FILE *out, uint64_t peak, uint64_t sum)
 
 static void print_json(struct totals *t, FILE *out, uint64_t peak, uint64_t sum, const char *engine, uint64_t engine_bytes)
 {
-    struct plan *p = t->b->plan;
+    struct plan *p = t->part->plan;
     struct strbuf s = {0};
-    strbuf_puts(&s, "{\n  \"engine\": ");
+    strbuf_printf(&s, "{\n  \"target\": \"%s\",\n  \"engine\": ", t->part->target->name);
     strbuf_put_json(&s, engine);
     strbuf_printf(&s, ",\n  \"engine_bytes\": %llu,\n  \"flops\": %.0f,\n  \"generic_flops\": %.0f,\n  \"generic_flops_share\": %.6f,\n",
                   (unsigned long long)engine_bytes, t->flops, t->generic_flops, t->flops > 0 ? t->generic_flops / t->flops : 0.0);
@@ -87,21 +88,36 @@ static void print_json(struct totals *t, FILE *out, uint64_t peak, uint64_t sum,
     strbuf_deinit(&s);
 }
 
+static void report_part(struct build *b, struct build_part *part, FILE *out, const char *engine, uint64_t engine_bytes)
+{
+    uint64_t peak, sum;
+    struct totals t = {.b = b, .part = part, .syms = smallest(b, part)};
+    gather(&t, part->plan->entry);
+    plan_arena_bytes(part->plan, t.syms, &peak, &sum);
+    if (option_given(b->o, OPT_JSON)) {
+        print_json(&t, out, peak, sum, engine, engine_bytes);
+        return;
+    }
+    if (b->n_parts > 1 || part->target->levels[0].gpu) fprintf(out, "target %s: ", part->target->name);
+    print_text(&t, out, peak, sum);
+}
+
 bool report_build(struct build *b, const char *engine_path)
 {
     struct stat st;
-    uint64_t bytes = stat(engine_path, &st) == 0 ? (uint64_t)st.st_size : 0, peak, sum;
+    uint64_t bytes = stat(engine_path, &st) == 0 ? (uint64_t)st.st_size : 0;
     bool json = option_given(b->o, OPT_JSON);
     if (!json) fprintf(stderr, "%s: %.1f MB\n", engine_path, (double)bytes * 1e-6);
     if (!option_given(b->o, OPT_REPORT) && !json) return true;
-    struct totals t = {.b = b, .syms = smallest(b)};
-    gather(&t, b->plan->entry);
-    plan_arena_bytes(b->plan, t.syms, &peak, &sum);
     const char *path = option_value(b->o, OPT_REPORT, "");
     FILE *out = path[0] ? fopen(path, "w") : stdout;
     if (!out) return diag_report(b->diag, DIAG_FILE_WRITE, path, "cannot write the report");
-    if (json) print_json(&t, out, peak, sum, engine_path, bytes);
-    else print_text(&t, out, peak, sum);
+    if (json && b->n_parts > 1) fputs("[\n", out);
+    for (int i = 0; i < b->n_parts; i++) {
+        if (json && i) fputs(",\n", out);
+        report_part(b, &b->parts[i], out, engine_path, bytes);
+    }
+    if (json && b->n_parts > 1) fputs("]\n", out);
     if (path[0] && fclose(out)) return diag_report(b->diag, DIAG_FILE_WRITE, path, "cannot write the report");
     return true;
 }

@@ -16,6 +16,19 @@ struct target_level {
     int vector_bytes;     /* 16, 32, 64 */
     int n_vector_regs;    /* 16 or 32 */
     bool has_fma, has_masks, has_vnni, has_bf16, has_amx;
+    const struct target_gpu *gpu; /* NULL: a CPU */
+};
+
+/* A GPU architecture. A target for one has a single level, at index 0 of a plan's levels. */
+struct target_gpu {
+    int sm;                 /* compute capability: 80, 90 */
+    const char *arch;       /* as NVRTC spells it: "80", "90a" */
+    int shared_bytes;       /* of shared memory a CTA can have */
+    int shared_sm_bytes;    /* of shared memory a multiprocessor has */
+    int regs_sm;            /* 32-bit registers of a multiprocessor */
+    int threads_sm;         /* threads of a multiprocessor */
+    unsigned mma;           /* bits 1 << dtype: element types of mma.sync */
+    bool has_cp_async, has_tma, has_wgmma, has_clusters;
 };
 
 struct target;
@@ -33,6 +46,10 @@ struct target {
     const char *doc;
     const struct target_level *levels;
     int n_levels;
+    /* emit is not for several threads of one process: its jobs go to processes of their own. */
+    bool emits_in_processes;
+    /* Says what is missing on this machine when code cannot be generated; NULL: nothing ever is. */
+    bool (*available)(struct diag_sink *diag);
     /* What an object depends on besides kernel and level, for cache keys: the code generator's name and version. */
     void (*toolchain)(struct strbuf *out);
     /*

@@ -7,7 +7,9 @@
 #include "passes/flops.h"
 #include "passes/lower_group.h"
 
-static lower_fn *const lower_table[] = {lower_matmul, lower_conv, lower_pool, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic};
+static lower_fn *const lower_table[] = {lower_matmul, lower_conv, lower_pool, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic, NULL};
+/* GPUs: register tiles made for CPUs only where there is no other way to the op. */
+static lower_fn *const gpu_table[] = {lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic, lower_matmul, NULL};
 
 int lower_operand_of(const struct lower_ctx *l, const struct ir_value *v)
 {
@@ -168,11 +170,12 @@ struct lp_kernel *lower_group(struct ir_module *m, struct ir_op *group, const st
     struct lower_ctx l = {.m = m, .group = group, .body = group->regions[0], .yield = group->regions[0]->last,
                           .level = level, .diag = diag, .packs = packs, .operand_consts = operand_consts, .knobs = knobs};
     l.anchor = find_anchor(l.body);
-    for (size_t i = 0; i < ARRAY_LEN(lower_table); i++) {
+    lower_fn *const *table = level->gpu ? gpu_table : lower_table;
+    for (size_t i = 0; table[i]; i++) {
         lower_start(&l);
         if (knobs) knobs->n = 0;
         for (size_t d = 0; like && d < like->dims.n; d++) lp_dim_param(l.k, like->dims.v[d]);
-        enum lower_result r = lower_table[i](&l);
+        enum lower_result r = table[i](&l);
         if (r == LOWER_DONE && !l.e.failed) {
             l.k->flops = group_flops(m, l.body);
             return l.k;

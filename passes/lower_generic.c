@@ -6,6 +6,9 @@
 #include "passes/lower.h"
 
 #define CHUNK 2048 /* elements of the vector axis a slice does at most */
+#define GPU_CHUNK 8 /* of a flat group where a slice is one thread */
+
+static int64_t flat_chunk(const struct lower_ctx *l) { return l->level->gpu ? GPU_CHUNK : CHUNK; }
 
 static struct lp_value *element_count(struct lower_ctx *l, const struct dim *d) { return expr_dim(&l->e, d); }
 
@@ -70,9 +73,10 @@ static enum lower_result lower_flat(struct lower_ctx *l)
     struct ir_value *root = ir_operand(l->yield, 0);
     const struct dim *n = ir_type_elems(l->m, &root->type);
     flatten_bufs(l, n);
-    lower_set_slices(l, dim_ceildiv(l->m->dims, n, dim_const(l->m->dims, CHUNK)));
-    struct lp_value *lo = lp_binary(&e->b, LP_OP_MUL, lower_slice(l), lp_index(&e->b, CHUNK));
-    struct lp_value *hi = lp_binary(&e->b, LP_OP_MIN, lp_binary(&e->b, LP_OP_ADD, lo, lp_index(&e->b, CHUNK)), element_count(l, n));
+    int64_t chunk = flat_chunk(l);
+    lower_set_slices(l, dim_ceildiv(l->m->dims, n, dim_const(l->m->dims, chunk)));
+    struct lp_value *lo = lp_binary(&e->b, LP_OP_MUL, lower_slice(l), lp_index(&e->b, chunk));
+    struct lp_value *hi = lp_binary(&e->b, LP_OP_MIN, lp_binary(&e->b, LP_OP_ADD, lo, lp_index(&e->b, chunk)), element_count(l, n));
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_VECTOR, lo, hi, 1, 0, NULL);
     struct lp_value *at[1] = {loop->regions[0]->args[0]}, *idx[IR_MAX_RANK];
     struct flat_operand *ops = ARENA_ARRAY(&l->k->arena, struct flat_operand, l->body->n_args);
@@ -95,7 +99,7 @@ static enum lower_result lower_flat(struct lower_ctx *l)
  *   vector      one axis: the last one, or, when that is tiny, the one before the tiny ones
  *   unrolled    tiny axes behind the vector axis
  *
- * A slice has about WORK elements, so that its index arithmetic does not show.
+ * A slice has about WORK elements, so that its index arithmetic does not show. On a GPU all axes are slices.
  */
 struct walk {
     int axes[IR_MAX_RANK], n; /* those of more than one element */
@@ -141,6 +145,10 @@ static void plan_walk(struct lower_ctx *l, const struct ir_type *t, struct walk 
     for (int i = 0; i < t->rank; i++)
         if (!dim_is(t->dims[i], 1)) w->axes[w->n++] = i;
     if (!w->n) return;
+    if (l->level->gpu) { /* a thread an element: neighbours in a warp are neighbours in memory */
+        w->first = w->vector = w->n;
+        return;
+    }
     w->first = w->vector = choose_vector(l, w, t);
     const struct dim *inner = dim_const(dc, 1);
     for (int i = w->vector; i < w->n; i++) inner = dim_mul(dc, inner, t->dims[w->axes[i]]);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/abi/gpu_format.h"
 #include "runtime/cpu.h"
 #include "runtime/status.h"
 
@@ -34,6 +35,10 @@ static void level_names(unsigned mask, char *out, size_t out_bytes)
 
 static int choose_level(struct infr_engine *e, const char *forced, struct infr_status *st)
 {
+    if (e->device) { /* its plan has one level */
+        e->isa = 0;
+        return INFR_OK;
+    }
     char has[64], cpu[64];
     e->cpu_levels = rt_cpu_levels();
     level_names(e->h.isa_mask, has, sizeof has);
@@ -80,8 +85,8 @@ static int choose_kernels(struct infr_engine *e, infr_kernel_fn *const *table,
     for (uint32_t k = 0; k < e->n_kernels; k++) {
         int isa = e->isa;
         while (isa >= 0 && !(e->kernels[k].isa_mask >> isa & 1)) isa--;
-        infr_kernel_fn *fn = isa >= 0 ? table[(size_t)k * INFR_ISA_COUNT + (size_t)isa] : NULL;
-        if (!fn)
+        infr_kernel_fn *fn = isa >= 0 && !e->device ? table[(size_t)k * INFR_ISA_COUNT + (size_t)isa] : NULL;
+        if (!fn && !e->device)
             return rt_fail(st, INFR_ENVIRONMENT,
                            "the engine is damaged: kernel %.200s has no code for level %s",
                            rt_text(e, e->kernels[k].symbol), rt_isa_name(e->isa));
@@ -93,10 +98,59 @@ static int choose_kernels(struct infr_engine *e, infr_kernel_fn *const *table,
 
 /* ---- opening ---- */
 
+/* "sm80 sm90": the GPU architectures an engine has code for; damaged images are left out. */
+static void gpu_names(const struct infr_image *image, char *out, size_t out_bytes)
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (int i = 0; image->gpu_images && image->gpu_images[i] && n < out_bytes; i++) {
+        const struct infr_gpu_image *h = image->gpu_images[i];
+        if (h->magic == INFR_GPU_MAGIC)
+            n += (size_t)snprintf(out + n, out_bytes - n, "%s%.15s", n ? " " : "", h->name);
+    }
+}
+
+/* A plan without a CPU level stands for the engine in an engine without code for CPUs. */
+static bool plan_has_cpu_code(const struct infr_image *image)
+{
+    struct infr_header h;
+    if (image->plan_bytes < sizeof h) return true; /* said to be damaged when it is loaded */
+    memcpy(&h, image->plan, sizeof h);
+    return h.isa_mask != 0 || !image->gpu_images;
+}
+
+/* The device of the options. Under "auto" what is missing for a GPU is noted and the CPU taken. */
+static int choose_device(struct infr_engine *e, const struct infr_image *image, const struct infr_options *opt,
+                         struct infr_status *st)
+{
+    const char *want = opt->device ? opt->device : "auto";
+    bool cpu = !strcmp(want, "cpu"), gpu = !strcmp(want, "cuda"), automatic = !strcmp(want, "auto");
+    const struct rt_device_type *type = &infr_cuda_device;
+    char names[128];
+    e->has_cpu_code = plan_has_cpu_code(image);
+    gpu_names(image, names, sizeof names);
+    if (!cpu && !gpu && !automatic)
+        return rt_fail(st, INFR_BAD_INPUT, "no device '%.32s'; there are auto, cpu and cuda", want);
+    if (gpu && !*names) return rt_fail(st, INFR_BAD_INPUT, "this engine has no code for GPUs");
+    if (cpu && !e->has_cpu_code)
+        return rt_fail(st, INFR_ENVIRONMENT, "this engine has no code for CPUs; it has %s", names);
+    /* Whoever asks for a level of the CPU wants the CPU. */
+    if (cpu || !*names || !type || (automatic && opt->isa && e->has_cpu_code)) return INFR_OK;
+    int code = type->open(image->gpu_images, &e->device, st);
+    if (!code || !automatic || !e->has_cpu_code) return code;
+    if (st) {
+        e->note = *st;
+        *st = (struct infr_status){0};
+    }
+    return INFR_OK;
+}
+
 static int open_steps(struct infr_engine *e, const struct infr_image *image,
                       const struct infr_options *opt, struct infr_status *st)
 {
-    int code = rt_plan_load(e, image->plan, image->plan_bytes, st);
+    int code = choose_device(e, image, opt, st);
+    if (!code) code = e->device ? rt_plan_load(e, e->device->plan, e->device->plan_bytes, st)
+                                : rt_plan_load(e, image->plan, image->plan_bytes, st);
     if (code) return code;
     if (e->h.weights_bytes > image->weights_bytes)
         return rt_fail(
@@ -108,9 +162,11 @@ static int open_steps(struct infr_engine *e, const struct infr_image *image,
     if ((code = rt_plan_validate(e, st))) return code;
     if ((code = choose_level(e, opt->isa, st))) return code;
     if ((code = choose_kernels(e, image->kernels, st))) return code;
+    if (e->device && (code = e->device->type->load(e->device, e, st))) return code;
     size_t scratch = 0;
     for (uint32_t k = 0; k < e->n_kernels; k++)
         if (e->kernels[k].scratch_bytes > scratch) scratch = e->kernels[k].scratch_bytes;
+    if (e->device) return rt_pool_create(1, true, 0, &e->pool, st);
     return rt_pool_create(opt->threads ? opt->threads : rt_cpu_count(), opt->threads != 0, scratch,
                           &e->pool, st);
 }
@@ -135,6 +191,7 @@ int infr_engine_open(const struct infr_image *image, const struct infr_options *
 void infr_engine_close(struct infr_engine *e)
 {
     if (!e) return;
+    if (e->device) e->device->type->close(e->device);
     rt_pool_destroy(e->pool);
     for (int i = 0; i < e->n_copies; i++) free(e->copies[i]);
     free(e->kernel_fn);
@@ -150,7 +207,11 @@ uint32_t infr_engine_threads(const struct infr_engine *e)
 {
     return (uint32_t)rt_pool_size(e->pool);
 }
-const char *infr_engine_isa(const struct infr_engine *e) { return rt_isa_name(e->isa); }
+const char *infr_engine_isa(const struct infr_engine *e)
+{
+    return e->device ? e->device->arch : rt_isa_name(e->isa);
+}
+const char *infr_engine_note(const struct infr_engine *e) { return e->note.code ? e->note.note : NULL; }
 
 struct text {
     char *out;

@@ -6,6 +6,7 @@
 
 #include "runtime/abi/engine_format.h"
 #include "runtime/infr.h"
+#include "runtime/device.h"
 #include "runtime/workers.h"
 
 /* X(field, type of a row): all tables of the plan. */
@@ -48,6 +49,10 @@ struct infr_engine {
                                    below that has some */
     unsigned char *kernel_isa; /* a kernel: that level */
     struct rt_pool *pool;
+
+    struct rt_device *device; /* NULL: the CPU */
+    bool has_cpu_code;
+    struct infr_status note;  /* why not on a GPU */
 };
 
 /* NULL for "none". Only for offsets that were validated. */

@@ -64,6 +64,8 @@ struct infr_session;
 struct infr_options {
     int threads;     /* 0: as many as the affinity mask and the cgroup's CPU quota allow */
     const char *isa; /* "v2" "v3" "v4" "vnni" "amx"; NULL: the highest that CPU and engine have */
+    /* "cpu", "cuda", or NULL and "auto": a GPU where engine and machine have one of a kind, else the CPU */
+    const char *device;
 };
 
 /* Where an engine's parts lie in memory, when it is not the running program. All must outlive the
@@ -74,6 +76,7 @@ struct infr_image {
     const void *kernels; /* table of kernel addresses */
     const void *weights;
     uint64_t weights_bytes;
+    const void *const *gpu_images; /* of code for GPUs, NULL behind the last; NULL: none */
 };
 
 /* options may be NULL. */
@@ -88,7 +91,10 @@ void infr_engine_close(struct infr_engine *engine);
 uint32_t infr_engine_inputs(const struct infr_engine *engine);
 uint32_t infr_engine_outputs(const struct infr_engine *engine);
 uint32_t infr_engine_threads(const struct infr_engine *engine);
+/* The level of the CPU, or the GPU architecture that the code in use was made for. */
 const char *infr_engine_isa(const struct infr_engine *engine);
+/* Why the CPU is used although the engine has code for GPUs; NULL when that is not so. */
+const char *infr_engine_note(const struct infr_engine *engine);
 
 /* What is known of an input or output before any call. A dim of one value has lo == hi; text is
  * "8", "seq" or "2*seq + 1". */

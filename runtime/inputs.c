@@ -38,6 +38,8 @@ int cli_open(struct cli *c, struct cli_engine *x)
     struct infr_status st;
     *x = (struct cli_engine){0};
     if (infr_engine_open_self(&c->engine_options, &x->e, &st)) return cli_error(&st);
+    if (infr_engine_note(x->e))
+        fprintf(stderr, "note: %s; running on the CPU\n", infr_engine_note(x->e));
     if (infr_session_create(x->e, &x->s, &st)) {
         cli_close(x);
         return cli_error(&st);

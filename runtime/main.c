@@ -46,7 +46,7 @@ static const struct command commands[] = {
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 enum opt_id {
-    O_INPUT, O_OUTPUT, O_SHAPE, O_RANDOM, O_REPEAT, O_SECONDS, O_THREADS, O_ISA, O_PRINT, O_JSON,
+    O_INPUT, O_OUTPUT, O_SHAPE, O_RANDOM, O_REPEAT, O_SECONDS, O_THREADS, O_ISA, O_DEVICE, O_PRINT, O_JSON,
     O_HELP
 };
 
@@ -72,6 +72,8 @@ static const struct option_row {
      "workers [as many as affinity and cgroup allow]"},
     {"--isa", "LEVEL", O_ISA, ON_INPUTS | SELFTEST | INFO,
      "v2, v3, v4, vnni or amx [the highest possible]"},
+    {"--device", "DEVICE", O_DEVICE, ON_INPUTS | SELFTEST | INFO,
+     "cuda, cpu or auto: a GPU where engine and machine have one of a kind [auto]"},
     {"--print", NULL, O_PRINT, RUN, "print outputs, also those that are written"},
     {"--json", NULL, O_JSON, INFO | SELFTEST | BENCH | PROFILE, "machine-readable output"},
     {"--help", NULL, O_HELP, ~0u, "this text"},
@@ -191,6 +193,7 @@ static int apply(struct cli *c, const struct option_row *o, char *value)
     case O_PRINT: c->print = true; return 0;
     case O_JSON: c->json = true; return 0;
     case O_ISA: c->engine_options.isa = value; return 0;
+    case O_DEVICE: c->engine_options.device = value; return 0;
     case O_HELP: return 0;
     case O_RANDOM:
         c->random = true;

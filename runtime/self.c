@@ -17,6 +17,8 @@
 extern const unsigned char infr_plan[];
 extern const uint64_t infr_plan_bytes;
 extern infr_kernel_fn *const infr_kernel_table[];
+/* Only of engines with code for GPUs. */
+extern const void *const infr_gpu_images[] __attribute__((weak));
 
 /*
  * The kernel maps a segment without looking how long the file is; reading past its end is a SIGBUS.
@@ -49,6 +51,7 @@ int rt_self_image(struct infr_image *out, struct infr_status *st)
     *out = (struct infr_image){.plan = infr_plan,
                                .plan_bytes = infr_plan_bytes,
                                .kernels = infr_kernel_table,
+                               .gpu_images = infr_gpu_images,
                                .weights = ""};
     const Elf64_Phdr *ph = (const Elf64_Phdr *)getauxval(AT_PHDR);
     unsigned long n = getauxval(AT_PHNUM);

@@ -37,6 +37,7 @@ int infr_session_create(struct infr_engine *e, struct infr_session **out_session
 void infr_session_destroy(struct infr_session *s)
 {
     if (!s) return;
+    if (s->e->device) s->e->device->type->session_destroy(s->e->device, s);
     for (int i = 0; i < RT_KEPT_SHAPES; i++) free(s->shapes[i].memory);
     if (s->arena) munmap(s->arena, s->arena_bytes);
     for (uint32_t i = 0; s->outputs && i < s->e->n_outputs; i++) free(s->outputs[i].data);
@@ -174,10 +175,14 @@ int infr_session_run(struct infr_session *s, const struct infr_tensor *inputs,
         s->io[i] = inputs[i].data ? inputs[i].data
                                   : (void *)(uintptr_t)(e->weights + e->inputs[i].default_offset);
     if ((code = place_outputs(s, shape, outputs, st))) return code;
-    if ((code = ensure_arena(s, shape->arena_bytes, st))) return code;
-    place_args(s, shape);
-    if ((code = rt_execute(s, shape, st))) return code;
-    copy_outputs(s, shape);
+    if (e->device) {
+        if ((code = e->device->type->run(e->device, s, shape, st))) return code;
+    } else {
+        if ((code = ensure_arena(s, shape->arena_bytes, st))) return code;
+        place_args(s, shape);
+        if ((code = rt_execute(s, shape, st))) return code;
+        copy_outputs(s, shape);
+    }
     for (uint32_t i = 0; i < e->n_outputs; i++) outputs[i] = s->results[i];
     return INFR_OK;
 }

@@ -52,6 +52,7 @@ struct infr_session {
         _Alignas(64) _Atomic int64_t next;
     } *counters;          /* a launch: next unclaimed slice */
     _Atomic bool cancel;
+    void *device_state;   /* the device's own, made at the first run */
     struct rt_profile *profile; /* NULL: not measured */
 };
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The CUDA device: one GPU, its context, the engine's code and weights on it. */
+#ifndef INFC_RUNTIME_CUDA_CUDA_H
+#define INFC_RUNTIME_CUDA_CUDA_H
+
+#include "runtime/abi/gpu_format.h"
+#include "runtime/cuda/driver.h"
+#include "runtime/engine.h"
+#include "runtime/session.h"
+
+/* Device addresses of buffers are multiples of this. */
+#define CUDA_ALIGN 256u
+
+struct cuda_kernel {
+    cu_module module;
+    cu_function function;
+    uint32_t threads, slices_cta, shared_bytes;
+};
+
+struct cuda_device {
+    struct rt_device base;
+    struct cu_driver cu;
+    cu_device device;
+    cu_context context;
+    char gpu_name[64];
+    int sm;                  /* of the GPU */
+    const struct infr_gpu_image *image;
+    bool translate;          /* the GPU is newer than the code: the driver translates the PTX */
+    struct cuda_kernel *kernels;
+    uint32_t n_kernels;
+    cu_pointer weights;
+    uint64_t *const_offset;  /* a buffer of kind CONST: place in the device's weights */
+    uint64_t weights_bytes;
+};
+
+/* What a session has on the device. */
+struct cuda_session {
+    cu_stream stream;
+    cu_pointer memory;       /* arena, then inputs, then outputs */
+    uint64_t memory_bytes;
+    uint64_t *io_offset;     /* inputs, then outputs */
+    void **params;           /* of the launch with the most */
+    uint64_t *addresses;
+};
+
+/* The code of kernel i after its checks; NULL when damaged. */
+const struct infr_gpu_code *cuda_code(const struct infr_gpu_image *image, uint32_t i);
+
+int cuda_load(struct rt_device *d, const struct infr_engine *e, struct infr_status *st);
+int cuda_run(struct rt_device *d, struct infr_session *s, struct rt_shape *shape, struct infr_status *st);
+void cuda_session_destroy(struct rt_device *d, struct infr_session *s);
+/* "device memory is short: WHAT takes N bytes, M of T are free" */
+int cuda_fail_memory(struct cuda_device *d, const char *what, uint64_t bytes, struct infr_status *st);
+
+#endif
