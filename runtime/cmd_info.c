@@ -50,7 +50,7 @@ static void json_kernels(struct json *j, const struct infr_engine *e)
         json_open(j, NULL, '{');
         json_string(j, "name", rt_text(e, e->kernels[i].symbol));
         json_levels(j, "levels", e->kernels[i].isa_mask);
-        json_string(j, "level", rt_isa_name(e->kernel_isa[i]));
+        json_string(j, "level", e->h.isa_mask ? rt_isa_name(e->kernel_isa[i]) : infr_engine_isa(e));
         snprintf(hash, sizeof hash, "%016" PRIx64, e->kernels[i].hash);
         json_string(j, "hash", hash);
         json_int(j, "scratch_bytes", e->kernels[i].scratch_bytes);
@@ -116,6 +116,7 @@ static void print_json(const struct infr_engine *e)
     }
     json_close(&j, ']');
     json_levels(&j, "levels", e->h.isa_mask);
+    json_string(&j, "gpus", e->gpus);
     json_levels(&j, "cpu_levels", e->cpu_levels);
     json_string(&j, "level", infr_engine_isa(e));
     json_int(&j, "threads", infr_engine_threads(e));
@@ -180,21 +181,27 @@ static void print_text(const struct infr_engine *e)
             "text      context of %u tokens, KV cache %.0f bytes a token in pages of %u, %u chat "
             "templates\n",
             h.ctx_train, state_bytes_a_token(e, &h), h.page_tokens, h.n_templates);
-    print_levels("levels", e->h.isa_mask);
-    print_levels("this CPU", e->cpu_levels);
-    printf("runs at   %s with %u threads\n", infr_engine_isa(e), infr_engine_threads(e));
+    if (*e->gpus) printf("GPUs      %s\n", e->gpus);
+    if (e->has_cpu_code) print_levels("levels", e->h.isa_mask);
+    if (e->has_cpu_code) print_levels("this CPU", e->cpu_levels);
+    if (!e->only_asked) printf("runs at   %s with %u threads\n", infr_engine_isa(e), infr_engine_threads(e));
     printf("sizes     plan %" PRIu64 " bytes, weights %" PRIu64 " bytes\n", e->blob_bytes,
            e->weights_bytes);
     printf("plan      %u launches of %u kernels, %u buffers, %u golden vectors\n", e->n_launches,
            e->n_kernels, e->n_bufs, e->n_goldens);
     for (uint32_t i = 0; i < e->n_kernels; i++)
         printf("kernel    %-48s %s\n", rt_text(e, e->kernels[i].symbol),
-               rt_isa_name(e->kernel_isa[i]));
+               e->h.isa_mask ? rt_isa_name(e->kernel_isa[i]) : e->device ? e->device->arch : "GPU");
 }
 
+/* Asks no GPU unless told to: what is in the file is the same without one. */
 int cmd_info(struct cli *c)
 {
     struct cli_engine x;
+    struct infr_image image;
+    struct infr_status st;
+    if (!c->engine_options.device && !c->engine_options.isa && !rt_self_image(&image, &st) && image.gpu_images)
+        c->engine_options.device = "none";
     int code = cli_open(c, &x);
     if (code) return code;
     if (c->json)

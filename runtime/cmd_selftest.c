@@ -212,7 +212,7 @@ static int test_level(struct cli *c, struct json *j, const char *level, struct r
 {
     struct cli_engine x;
     struct infr_status st = {0};
-    c->engine_options.isa = level;
+    c->engine_options.isa = *level == 's' ? NULL : level; /* an architecture is the device's */
     int code = cli_open(c, &x);
     if (code) return code;
     for (uint32_t i = 0; !code && i < x.e->n_goldens; i++) {
@@ -231,12 +231,15 @@ static int test_level(struct cli *c, struct json *j, const char *level, struct r
     return code;
 }
 
-static int test_levels(struct cli *c, struct json *j, unsigned levels, bool *all_ok)
+/* gpu: the architecture in use, or NULL; it is tested before the CPU's levels. */
+static int test_levels(struct cli *c, struct json *j, const char *gpu, unsigned levels, bool *all_ok)
 {
     struct reference r = {0};
-    const char *forced = c->engine_options.isa;
+    const char *forced = c->engine_options.isa, *device = c->engine_options.device;
     int code = 0;
-    if (forced) code = test_level(c, j, forced, &r, all_ok);
+    if (gpu) code = test_level(c, j, gpu, &r, all_ok);
+    if (!device) c->engine_options.device = "cpu";
+    if (forced && !code) code = test_level(c, j, forced, &r, all_ok);
     for (int l = 0; !forced && !code && l < INFR_ISA_COUNT; l++) {
         if (!(levels >> l & 1) || (l == INFR_ISA_AMX && rt_cpu_allow_amx())) continue;
         code = test_level(c, j, rt_isa_name(l), &r, all_ok);
@@ -252,10 +255,19 @@ int cmd_selftest(struct cli *c)
     bool all_ok = true;
     int code = cli_open(c, &x);
     if (code) return code;
+    const char *gpu = x.e->device ? x.e->device->arch : NULL; /* of the engine's file: outlives it */
+    bool cpu = x.e->has_cpu_code && !c->engine_options.device;
     unsigned levels = x.e->h.isa_mask & x.e->cpu_levels;
     uint64_t hash = rt_xxh64(x.e->weights, x.e->weights_bytes), want = x.e->h.weights_hash;
     uint32_t n_goldens = x.e->n_goldens;
     cli_close(&x);
+    if (gpu && cpu) { /* the CPU's plan knows its levels */
+        c->engine_options.device = "cpu";
+        if ((code = cli_open(c, &x))) return code;
+        levels = x.e->h.isa_mask & x.e->cpu_levels;
+        cli_close(&x);
+        c->engine_options.device = NULL;
+    }
     bool weights_ok = !want || hash == want; /* 0: the compiler noted none */
     if (c->json) {
         json_open(&j, NULL, '{');
@@ -267,7 +279,7 @@ int cmd_selftest(struct cli *c)
                    weights_ok ? "ok" : "FAIL", hash, want);
         if (!n_goldens) puts("this engine has no golden vectors");
     }
-    code = test_levels(c, &j, levels, &all_ok);
+    code = test_levels(c, &j, gpu, levels, &all_ok);
     bool ok = weights_ok && all_ok && !code;
     if (c->json) {
         json_close(&j, ']');

@@ -35,12 +35,12 @@ static void level_names(unsigned mask, char *out, size_t out_bytes)
 
 static int choose_level(struct infr_engine *e, const char *forced, struct infr_status *st)
 {
-    if (e->device) { /* its plan has one level */
+    e->cpu_levels = rt_cpu_levels();
+    if (e->device || e->only_asked) { /* a GPU's plan has one level */
         e->isa = 0;
         return INFR_OK;
     }
     char has[64], cpu[64];
-    e->cpu_levels = rt_cpu_levels();
     level_names(e->h.isa_mask, has, sizeof has);
     level_names(e->cpu_levels, cpu, sizeof cpu);
     unsigned usable = e->h.isa_mask & e->cpu_levels & ((1u << INFR_ISA_COUNT) - 1);
@@ -85,8 +85,8 @@ static int choose_kernels(struct infr_engine *e, infr_kernel_fn *const *table,
     for (uint32_t k = 0; k < e->n_kernels; k++) {
         int isa = e->isa;
         while (isa >= 0 && !(e->kernels[k].isa_mask >> isa & 1)) isa--;
-        infr_kernel_fn *fn = isa >= 0 && !e->device ? table[(size_t)k * INFR_ISA_COUNT + (size_t)isa] : NULL;
-        if (!fn && !e->device)
+        infr_kernel_fn *fn = isa >= 0 && !e->device && !e->only_asked ? table[(size_t)k * INFR_ISA_COUNT + (size_t)isa] : NULL;
+        if (!fn && !e->device && !e->only_asked)
             return rt_fail(st, INFR_ENVIRONMENT,
                            "the engine is damaged: kernel %.200s has no code for level %s",
                            rt_text(e, e->kernels[k].symbol), rt_isa_name(e->isa));
@@ -126,9 +126,10 @@ static int choose_device(struct infr_engine *e, const struct infr_image *image, 
     const char *want = opt->device ? opt->device : "auto";
     bool cpu = !strcmp(want, "cpu"), gpu = !strcmp(want, "cuda"), automatic = !strcmp(want, "auto");
     const struct rt_device_type *type = &infr_cuda_device;
-    char names[128];
+    const char *names = e->gpus;
     e->has_cpu_code = plan_has_cpu_code(image);
-    gpu_names(image, names, sizeof names);
+    gpu_names(image, e->gpus, sizeof e->gpus);
+    if ((e->only_asked = !strcmp(want, "none"))) return INFR_OK;
     if (!cpu && !gpu && !automatic)
         return rt_fail(st, INFR_BAD_INPUT, "no device '%.32s'; there are auto, cpu and cuda", want);
     if (gpu && !*names) return rt_fail(st, INFR_BAD_INPUT, "this engine has no code for GPUs");
@@ -166,7 +167,7 @@ static int open_steps(struct infr_engine *e, const struct infr_image *image,
     size_t scratch = 0;
     for (uint32_t k = 0; k < e->n_kernels; k++)
         if (e->kernels[k].scratch_bytes > scratch) scratch = e->kernels[k].scratch_bytes;
-    if (e->device) return rt_pool_create(1, true, 0, &e->pool, st);
+    if (e->device || e->only_asked) return rt_pool_create(1, true, 0, &e->pool, st);
     return rt_pool_create(opt->threads ? opt->threads : rt_cpu_count(), opt->threads != 0, scratch,
                           &e->pool, st);
 }
@@ -209,7 +210,7 @@ uint32_t infr_engine_threads(const struct infr_engine *e)
 }
 const char *infr_engine_isa(const struct infr_engine *e)
 {
-    return e->device ? e->device->arch : rt_isa_name(e->isa);
+    return e->device ? e->device->arch : e->only_asked ? "none" : rt_isa_name(e->isa);
 }
 const char *infr_engine_note(const struct infr_engine *e) { return e->note.code ? e->note.note : NULL; }
 

@@ -51,8 +51,9 @@ struct infr_engine {
     struct rt_pool *pool;
 
     struct rt_device *device; /* NULL: the CPU */
-    bool has_cpu_code;
+    bool has_cpu_code, only_asked;
     struct infr_status note;  /* why not on a GPU */
+    char gpus[128];           /* architectures that there is code for: "sm80 sm90" */
 };
 
 /* NULL for "none". Only for offsets that were validated. */

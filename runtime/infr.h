@@ -64,7 +64,8 @@ struct infr_session;
 struct infr_options {
     int threads;     /* 0: as many as the affinity mask and the cgroup's CPU quota allow */
     const char *isa; /* "v2" "v3" "v4" "vnni" "amx"; NULL: the highest that CPU and engine have */
-    /* "cpu", "cuda", or NULL and "auto": a GPU where engine and machine have one of a kind, else the CPU */
+    /* "cpu", "cuda", or NULL and "auto": a GPU where engine and machine have one of a kind, else the CPU;
+     * "none": an engine to ask, which runs nothing */
     const char *device;
 };
 

@@ -169,6 +169,7 @@ int infr_session_run(struct infr_session *s, const struct infr_tensor *inputs,
     const struct infr_engine *e = s->e;
     struct rt_shape *shape;
     if (st) *st = (struct infr_status){0};
+    if (e->only_asked) return rt_fail(st, INFR_BAD_INPUT, "this engine was opened without a device");
     int code = rt_bind(s, inputs, &shape, st);
     if (code) return code;
     for (uint32_t i = 0; i < e->n_inputs; i++)

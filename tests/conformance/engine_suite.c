@@ -4,7 +4,7 @@
  * output files compared with the expected ones. Nothing of the compiler is linked in here but the walker that finds the
  * model's input and output names.
  *
- *   engine_suite --infc=PATH --expected=FILE [--levels=v3[,v4]] [--jobs=N] [--stride=N] [--only=GLOB] [--write=FILE] FOLDER
+ *   engine_suite --infc=PATH --expected=FILE [--levels=v3[,v4]] [--jobs=N] [--stride=N] [--only=GLOB] [--write=FILE] [--driver=DIR] FOLDER
  *
  * FILE lists every test, its tag and what is expected of it:
  *
@@ -56,6 +56,7 @@ struct test {
 
 struct suite {
     const char *infc, *folder, *levels, *only;
+    const char *driver; /* folder of a libcuda.so.1 for engines with code for GPUs, or NULL */
     struct test tests[MAX_TESTS];
     int n, jobs, stride;
     struct result *results; /* shared with the workers */
@@ -109,7 +110,7 @@ static void free_args(struct args *a)
 }
 
 /* Output of both streams in DIR/log. Returns waitpid's status. */
-static int run(const struct job *j, struct args *a)
+static int run(const struct job *j, struct args *a, const char *library_path)
 {
     char log[600];
     int status = -1;
@@ -124,6 +125,7 @@ static int run(const struct job *j, struct args *a)
         dup2(fd, 1);
         dup2(fd, 2);
         alarm(TIME_LIMIT_S);
+        if (library_path) setenv("LD_LIBRARY_PATH", library_path, 1);
         execv(a->v[0], a->v);
         _exit(126);
     }
@@ -207,7 +209,7 @@ static bool build(struct job *j)
         for (int i = 0; i < j->n_in; i++)
             if (j->fixed[i]) arg(&a, "--const=%s=%s/%s/test_data_set_0/input_%d.pb", j->in[i], j->s->folder, j->t->name, i);
         arg(&a, "%s/%s/model.onnx", j->s->folder, j->t->name);
-        int status = run(j, &a);
+        int status = run(j, &a, NULL);
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
         snprintf(path, sizeof path, "%s/log", j->dir);
         char *log = read_text(path), *e = strstr(log, "error[");
@@ -276,11 +278,12 @@ static bool run_set(struct job *j, const char *set, const char *level)
     arg(&a, "%s/engine", j->dir);
     arg(&a, "run");
     arg(&a, "--threads=2");
-    arg(&a, "--isa=%s", level);
+    if (j->s->driver) arg(&a, "--device=cuda");
+    else arg(&a, "--isa=%s", level);
     for (int i = 0; i < j->n_in; i++)
         if (!j->fixed[i]) arg(&a, "--input=%s=%s/input_%d.pb", j->in[i], set, i);
     for (int i = 0; i < j->n_out; i++) arg(&a, "--output=%s=%s/out_%d.pb", j->out[i], j->dir, i);
-    int status = run(j, &a);
+    int status = run(j, &a, j->s->driver);
     if (!WIFEXITED(status) || WEXITSTATUS(status)) {
         snprintf(path, sizeof path, "%s/log", j->dir);
         char *log = read_text(path);
@@ -311,7 +314,8 @@ static bool run_sets(struct job *j)
         if (access(set, F_OK)) break;
         for (const char *p = j->s->levels; *p; p += strspn(p, ",")) {
             size_t len = strcspn(p, ",");
-            snprintf(level, sizeof level, "%.*s", (int)(len - strlen("x86-64-")), p + strlen("x86-64-"));
+            size_t skip = strncmp(p, "x86-64-", 7) ? 0 : 7;
+            snprintf(level, sizeof level, "%.*s", (int)(len - skip), p + skip);
             if (!run_set(j, set, level)) return false;
             p += len;
         }
@@ -457,7 +461,8 @@ int main(int argc, char **argv)
     s.levels = "x86-64-v3", s.jobs = 2, s.stride = 1;
     for (int i = 1; i < argc; i++) {
         if (value_of(argv[i], "--infc=", &s.infc) || value_of(argv[i], "--expected=", &list) || value_of(argv[i], "--write=", &write) ||
-            value_of(argv[i], "--only=", &s.only) || value_of(argv[i], "--levels=", &s.levels))
+            value_of(argv[i], "--only=", &s.only) || value_of(argv[i], "--levels=", &s.levels) ||
+            value_of(argv[i], "--driver=", &s.driver))
             continue;
         if (value_of(argv[i], "--jobs=", &v)) s.jobs = atoi(v);
         else if (value_of(argv[i], "--stride=", &v)) s.stride = atoi(v);

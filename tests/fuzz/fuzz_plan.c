@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&h, data, sizeof h);
     if (h.kernels.count > MOST_KERNELS) return 0;
     for (int i = 0; i < MOST_KERNELS * INFR_ISA_COUNT; i++) table[i] = kernel;
-    struct infr_image image = {data, size, (const void *)table, weights, sizeof weights};
+    struct infr_image image = {.plan = data, .plan_bytes = size, .kernels = (const void *)table, .weights = weights, .weights_bytes = sizeof weights};
     if (infr_engine_open(&image, &opt, &e, NULL)) return 0;
     bind(e);
     infr_engine_close(e);

@@ -1,0 +1,154 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 3000
+#
+# GPU engines without a GPU: built with NVRTC, run end to end on the stand-in for the driver (tests/ptx/fakecuda), which
+# executes the PTX that NVRTC emitted. Answers are compared with the reference evaluator.
+#
+# NVRTC: INFC_NVRTC, what infc finds, or models/fetch nvrtc (the wheel from PyPI). GPU_NODE_STRIDE=1 runs all ONNX node tests.
+
+. "$INFC_SRC/tests/lib/t.sh"
+
+python=${INFC_PYTHON:-python3}
+export XDG_CACHE_HOME="$PWD/cache"
+
+t_run targets 0 "$INFC" targets && t_grep targets '^sm90 ' out && t_ok targets
+t_run unknown-target 2 "$INFC" build none.ir --target=sm81 # the model comes first
+cat >exp.ir <<'END'
+model "exp" {
+  sym n in [1, 64]
+  func @main(%x: f32[n, 8]) -> (y: f32[n, 8]) {
+    %1 = exp %x : f32[n, 8] loc("exp.ir:/exp")
+    return %1
+  }
+}
+END
+t_run unknown-target 2 "$INFC" build exp.ir --target=sm81 && t_grep unknown-target 'did you mean sm8' err &&
+    t_grep unknown-target 'sm80, sm86' err && t_ok unknown-target
+INFC_NVRTC=/nonexistent t_run no-nvrtc 3 "$INFC" build exp.ir --target=sm80 && t_grep no-nvrtc 'pip install nvidia-cuda-nvrtc' err &&
+    t_ok no-nvrtc
+
+if ! "$INFC" build exp.ir --target=sm80 --emit=ptx -o exp.ptx 2>err; then
+    if ! grep -q 'needs NVRTC' err; then
+        t_fail ptx 'a kernel does not compile'
+        cat err
+        exit 1
+    fi
+    if ! INFC_NVRTC=$("$INFC_SRC/models/fetch" nvrtc 2>fetch.log); then
+        t_skip all "no NVRTC, and models/fetch nvrtc failed: $(tail -n 1 fetch.log)"
+        t_end
+    fi
+    export INFC_NVRTC
+fi
+
+# shellcheck disable=SC2086
+if ! ${INFC_CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -fPIC -shared $INFC_INCLUDES -Wl,-soname,libcuda.so.1 -o libcuda.so.1 \
+    "$INFC_SRC"/tests/ptx/fakecuda/*.c "$INFC_SRC"/tests/ptx/interp/*.c -lm -lpthread >out 2>&1; then
+    t_fail driver 'the fake driver does not build'
+    cat out
+    exit 1
+fi
+fake=$PWD
+
+# ---- text forms ----
+
+for form in cuda ptx; do
+    t_run "emit-$form" 0 "$INFC" build exp.ir --target=sm90 --emit=$form && t_grep "emit-$form" "k_exp" out && t_ok "emit-$form"
+done
+t_run emit-cuda 0 "$INFC" build exp.ir --target=sm90 --emit=cuda
+if grep -q '#include' out; then t_fail emit-no-include 'printed code includes a header'; else t_ok emit-no-include; fi
+t_run emit-cubin 0 "$INFC" build exp.ir --target=sm80 --emit=cubin -o exp.cubin && t_ok emit-cubin
+t_run emit-llvm 2 "$INFC" build exp.ir --target=sm80 --emit=llvm && t_grep emit-llvm 'only cuda, ptx and cubin' err && t_ok emit-llvm
+
+# ---- engines ----
+
+# verified NAME MODEL ENGINE CAPABILITY TOLERANCE [OPTION..]
+verified() {
+    v_name=$1 v_model=$2 v_engine=$3 v_cc=$4 v_tolerance=$5
+    shift 5
+    INFC_FAKE_CC=$v_cc LD_LIBRARY_PATH=$fake t_run "$v_name" 0 "$INFC" verify "$v_model" "$v_engine" --tolerance="$v_tolerance" "$@" &&
+        t_ok "$v_name"
+}
+
+if ! $python -c 'import numpy, onnx' 2>/dev/null; then
+    t_skip engines 'no numpy and onnx'
+    t_end
+fi
+$python "$INFC_SRC/tests/gpu/models.py" cnn cnn.onnx || t_fail models 'tests/gpu/models.py cnn'
+for arch in 80 89 90; do
+    t_run "cnn-sm$arch-build" 0 "$INFC" build cnn.onnx --target=sm$arch -o cnn$arch || continue
+    t_run "cnn-sm$arch-again" 0 "$INFC" build cnn.onnx --target=sm$arch -o again --no-cache
+    if cmp -s cnn$arch again; then t_ok "cnn-sm$arch-same-bytes"; else t_fail "cnn-sm$arch-same-bytes" 'a second build without cache differs'; fi
+    verified "cnn-sm$arch" cnn.onnx ./cnn$arch $arch 2e-6
+done
+t_run newer 0 env INFC_FAKE_CC=86 LD_LIBRARY_PATH="$fake" ./cnn80 run --random=1 && t_ok newer-of-the-generation
+t_run translated 0 env INFC_FAKE_CC=100 LD_LIBRARY_PATH="$fake" ./cnn80 run --random=1 && t_ok newer-generation-translates-ptx
+t_run selftest 0 env INFC_FAKE_CC=80 LD_LIBRARY_PATH="$fake" ./cnn80 selftest && t_grep selftest '^ok.*sm80.*golden' out && t_ok selftest
+t_run info 0 ./cnn80 info && t_grep info '^GPUs *sm80' out && t_ok info
+
+# ---- several targets, the choice of the device ----
+
+if t_run multi 0 "$INFC" build cnn.onnx --target=sm80,sm90,x86-64 -o multi; then
+    t_run auto-cpu 0 ./multi run --random=1 && t_grep auto-cpu '^note: no NVIDIA driver.*running on the CPU' err && cp out cpu.txt && t_ok auto-cpu
+    t_run device-cpu 0 ./multi run --random=1 --device=cpu && cmp -s out cpu.txt && [ ! -s err ] && t_ok device-cpu
+    t_run device-cuda 3 ./multi run --random=1 --device=cuda && t_grep device-cuda 'no NVIDIA driver is installed' err && t_ok device-cuda
+    t_run device-unknown 2 ./multi run --random=1 --device=tpu && t_ok device-unknown
+    for arch in 80 90; do
+        t_run multi-$arch 0 env INFC_FAKE_CC=$arch LD_LIBRARY_PATH="$fake" ./multi info --json --device=cuda && t_grep multi-$arch "\"level\": *\"sm$arch\"" out
+        t_run multi-$arch 0 env INFC_FAKE_CC=$arch LD_LIBRARY_PATH="$fake" ./multi run --random=1 && [ ! -s err ] && t_ok multi-sm$arch
+    done
+    t_run wrong-gpu-auto 0 env INFC_FAKE_CC=75 LD_LIBRARY_PATH="$fake" ./multi run --random=1 &&
+        t_grep wrong-gpu-auto '^note: this engine has code for sm80, sm90; the GPU here is an sm75' err && t_ok wrong-gpu-auto
+fi
+t_run no-cpu-code 3 ./cnn80 run --random=1 --device=cpu && t_grep no-cpu-code 'no code for CPUs; it has sm80' err && t_ok no-cpu-code
+t_run wrong-gpu 3 env INFC_FAKE_CC=80 LD_LIBRARY_PATH="$fake" ./cnn90 run --random=1 &&
+    t_grep wrong-gpu 'this engine has code for sm90; the GPU here is an sm80' err && t_ok wrong-gpu
+
+# ---- failures ----
+
+# injected NAME SETTING MESSAGE
+injected() {
+    t_run "fail-$1" 3 env INFC_FAKE_CC=80 "$2" LD_LIBRARY_PATH="$fake" ./cnn80 run --random=1 --shape x:1x3x20x20 || return
+    t_grep "fail-$1" "^error: $3" err || return
+    if [ "$(grep -c '^error' err)" != 1 ]; then t_fail "fail-$1" 'more than one line of error'; return; fi
+    t_ok "fail-$1"
+}
+injected no-device INFC_FAKE_FAIL=nodevice 'there is an NVIDIA driver, but no GPU'
+injected init INFC_FAKE_FAIL=init 'starting the NVIDIA driver failed'
+injected old-driver INFC_FAKE_FAIL=olddriver "this engine's code (sm80) was made by CUDA 1[23]"
+injected weights-memory INFC_FAKE_FAIL=memory@1 "device memory is short: [0-9]* bytes are needed for this engine's weights"
+injected call-memory INFC_FAKE_FAIL=memory@2 'device memory is short: [0-9]* bytes are needed for a call'
+injected small-gpu INFC_FAKE_MEM=1024 'device memory is short'
+injected launch INFC_FAKE_FAIL=launch@2 'a kernel, or fetching an output'
+injected lost INFC_FAKE_FAIL=lost@1 'sending the weights to the GPU failed'
+
+# ---- models ----
+
+if t_want minilm && model=$("$INFC_SRC/models/fetch" minilm-f32 2>fetch.log); then
+    $python "$INFC_SRC/tests/gpu/models.py" cut-minilm "$model" 2 minilm.onnx
+    for arch in 80 89 90; do
+        t_run "minilm-sm$arch" 0 "$INFC" build minilm.onnx --target=sm$arch -o minilm$arch &&
+            verified "minilm-sm$arch" minilm.onnx ./minilm$arch $arch 1e-5 --shape=input_ids:2,7 \
+                --shape=attention_mask:2,7 --shape=token_type_ids:2,7
+    done
+elif t_want minilm; then
+    t_skip minilm "models/fetch minilm-f32 failed: $(tail -n 1 fetch.log)"
+fi
+
+# ---- ONNX node tests: a sample of them ----
+
+if t_want node && nodes=$("$INFC_SRC/models/fetch" node-suite 2>fetch.log); then
+    parts="$INFC_SRC/runtime/io_pb.c $INFC_SRC/runtime/io_file.c $INFC_SRC/runtime/tensor.c $INFC_SRC/runtime/status.c
+    $INFC_SRC/compiler/import/wire.c"
+    # shellcheck disable=SC2086
+    if ${INFC_CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O1 -I"$INFC_SRC" -I"$INFC_BUILD" -o engine_suite \
+        "$INFC_SRC/tests/conformance/engine_suite.c" $parts "$INFC_SRC"/ir/support/*.c -lm; then
+        INFC_FAKE_CC=80 ./engine_suite --infc="$INFC" --expected="$INFC_SRC/tests/conformance/node_expected.txt" --levels=sm80 \
+            --driver="$fake" --stride="${GPU_NODE_STRIDE:-40}" --jobs="${JOBS:-2}" ${NODE_ONLY:+"--only=$NODE_ONLY"} "$nodes" >lines
+        sed 's/^\(ok\|not ok\|skip\) /\1 node-/' lines
+        if grep -q '^not ok ' lines; then t_failures=1; fi
+    else
+        t_fail node 'engine_suite.c does not build'
+    fi
+fi
+t_end
