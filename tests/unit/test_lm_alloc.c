@@ -142,7 +142,7 @@ static void test_session(void **state)
     struct infr_options options = {.threads = 1};
     vocab_begin(&fx);
     ep_init(&plan);
-    struct infr_image image = {&plan, sizeof plan, ep_table, "", 0};
+    struct infr_image image = {&plan, sizeof plan, ep_table, "", 0, NULL};
     if (infr_engine_open(&image, &options, &e, &st)) fail_msg("%s", st.note);
     if (lm_model_open(e, &h, &m, &st)) fail_msg("%s", st.note);
     assert_int_equal(lm_model_set_pages(m, 130, &st), 0);

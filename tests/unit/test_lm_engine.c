@@ -12,7 +12,7 @@ static struct engine_plan plan;
 
 static struct infr_engine *open_engine(const struct engine_plan *p)
 {
-    struct infr_image image = {p, sizeof *p, ep_table, "", 0};
+    struct infr_image image = {p, sizeof *p, ep_table, "", 0, NULL};
     struct infr_options o = {.threads = 1};
     struct infr_engine *e;
     struct infr_status st;

@@ -17,7 +17,7 @@ static struct test_plan plan;
 
 static struct infr_engine *open_plan(const struct test_plan *p, int threads)
 {
-    struct infr_image image = {p, sizeof *p, tp_table, tp_weights, sizeof tp_weights};
+    struct infr_image image = {p, sizeof *p, tp_table, tp_weights, sizeof tp_weights, NULL};
     struct infr_options opt = {.threads = threads};
     struct infr_engine *e;
     struct infr_status st;
@@ -349,7 +349,7 @@ static void test_longer_rows(void **state)
     (void)state;
     static unsigned char blob[sizeof(struct test_plan) + 4096];
     struct infr_header h = plan.h;
-    struct infr_image image = {blob, sizeof blob, tp_table, tp_weights, sizeof tp_weights};
+    struct infr_image image = {blob, sizeof blob, tp_table, tp_weights, sizeof tp_weights, NULL};
     struct infr_options opt = {.threads = 2};
     struct infr_engine *e;
     struct infr_session *s;
@@ -370,7 +370,7 @@ static void test_longer_rows(void **state)
 static void test_levels(void **state)
 {
     (void)state;
-    struct infr_image image = {&plan, sizeof plan, tp_table, tp_weights, sizeof tp_weights};
+    struct infr_image image = {&plan, sizeof plan, tp_table, tp_weights, sizeof tp_weights, NULL};
     struct infr_engine *e;
     struct infr_status st;
     struct infr_options opt = {.threads = 1, .isa = "v3"};
@@ -390,7 +390,7 @@ static void test_levels(void **state)
 
 static bool opens(const struct test_plan *p)
 {
-    struct infr_image image = {p, sizeof *p, tp_table, tp_weights, sizeof tp_weights};
+    struct infr_image image = {p, sizeof *p, tp_table, tp_weights, sizeof tp_weights, NULL};
     struct infr_options opt = {.threads = 1};
     struct infr_engine *e;
     struct infr_status st;
@@ -500,7 +500,7 @@ static void test_mutations(void **state)
     size_t n_open = 0, end = offsetof(struct test_plan, strings) + 64;
     for (size_t at = 0; at < end; at++) {
         for (size_t c = 0; c < sizeof change; c++) {
-            struct infr_image image = {&p, sizeof p, tp_table, tp_weights, sizeof tp_weights};
+            struct infr_image image = {&p, sizeof p, tp_table, tp_weights, sizeof tp_weights, NULL};
             struct infr_options opt = {.threads = 1};
             struct infr_engine *e;
             struct infr_session *s;
