@@ -9,6 +9,8 @@ int cmd_build(const struct options *o, struct diag_sink *diag);
 int cmd_check(const struct options *o, struct diag_sink *diag);
 int cmd_inspect(const struct options *o, struct diag_sink *diag);
 int cmd_verify(const struct options *o, struct diag_sink *diag);
+/* compiler/bench/ */
+int cmd_bench(const struct options *o, struct diag_sink *diag);
 int cmd_targets(const struct options *o, struct diag_sink *diag);
 int cmd_ops(const struct options *o, struct diag_sink *diag);
 int cmd_passes(const struct options *o, struct diag_sink *diag);

@@ -27,6 +27,12 @@ static const struct command commands[] = {
      "  infc inspect model.onnx\n  infc inspect model.onnx --json\n"},
     {"verify", "MODEL [ENGINE]", "compare an engine with the reference evaluator", CMD_VERIFY, cmd_verify,
      "  infc verify model.onnx\n  infc verify model.onnx ./model --input=x=x.npy --tolerance=1e-5\n"},
+    {"bench", "ENGINE [ENGINE..]", "compare the speed of engines and other commands, measured in turn", CMD_BENCH, cmd_bench,
+     "  infc bench ./a ./b                            # is ./b slower than ./a, and by how much\n"
+     "  infc bench ./a './a --threads=1'              # one engine with two sets of options\n"
+     "  infc bench ./old ./new --fail-if-slower=2% --html=out.html\n"
+     "  infc bench ./a --loop-peer='python3 peer.py' --args='--shape x:8x128'\n"
+     "  infc bench ./a --sweep=seq=1..512 --model=model.onnx\n"},
     {"targets", "", "list targets and their instruction levels", CMD_TARGETS, cmd_targets, "  infc targets --json\n"},
     {"ops", "", "list the core operators", CMD_OPS, cmd_ops, "  infc ops\n"},
     {"passes", "", "list the compiler's passes in order", CMD_PASSES, cmd_passes, "  infc passes\n"},

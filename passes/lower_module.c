@@ -129,6 +129,27 @@ static int state_operand(const struct ir_op *group)
     return -1;
 }
 
+/* Is only a part of this operand read, as many elements as there are results? */
+static bool is_gathered(const struct ir_op *group, int operand)
+{
+    for (const struct ir_use *u = group->regions[0]->args[operand]->uses; u; u = u->next)
+        if (u->user->code == IR_OP_GATHER || u->user->code == IR_OP_QGATHER) return true;
+    return false;
+}
+
+/* What the launch reads and writes once: its buffers, without caches that live across calls, of which it sees some pages. */
+static const struct dim *launch_bytes(struct lowerer *w, const struct ir_op *group, const struct plan_launch *l)
+{
+    const struct dim *sum = dim_const(w->m->dims, 0), *result = w->p->bufs.v[l->args[l->n_args - 1].buf].bytes;
+    for (int i = 0; i < l->n_args; i++) {
+        const struct plan_buf *b = &w->p->bufs.v[l->args[i].buf];
+        bool seen = b->kind == INFR_BUF_INPUT && w->m->funcs.v[0]->input_state[b->io];
+        for (int k = 0; k < i; k++) seen = seen || l->args[k].buf == l->args[i].buf;
+        if (!seen) sum = dim_add(w->m->dims, sum, i < group->n_operands && is_gathered(group, i) ? result : b->bytes);
+    }
+    return sum;
+}
+
 /* The kernel of one level; lowered once more when the chooser wants other knobs than the cost model. */
 static struct lp_kernel *lower_level(struct lowerer *w, struct ir_op *group, const struct target_level *lv, const struct lp_kernel *like,
                                      const struct ir_const **consts, struct plan_pack *packs)
@@ -193,6 +214,7 @@ static bool lower_launch(struct lowerer *w, struct ir_op *group, struct plan_blo
         if (buf < 0) bind_buf(w, r, buf = new_buf(w, INFR_BUF_ARENA, &r->type, r->name));
         launch->args[n_in + i].buf = buf;
     }
+    if (!launch->bytes) launch->bytes = launch_bytes(w, group, launch);
     struct plan_step s = {.kind = INFR_STEP_LAUNCH, .launch = launch};
     vec_push(a, &out->steps, s);
     return true;

@@ -10,7 +10,7 @@
 struct cli {
     const char *program;  /* argv[0] */
     const char *command;
-    bool json, print, random, repeat_given;
+    bool json, print, random, repeat_given, loop;
     uint64_t seed;
     long repeat;
     double seconds;

@@ -34,7 +34,8 @@ static const struct command commands[] = {
      "throughput.",
      "bench\n"
      "bench --shape x:8x128 --threads=4\n"
-     "bench --seconds=10 --json"},
+     "bench --seconds=10 --json\n"
+     "bench --loop                 # what infc bench talks to"},
     {"profile", "time of each kernel launch", PROFILE, cmd_profile,
      "Runs the model repeatedly with a clock around each launch. The extra barriers make the sum\n"
      "larger than a run takes.",
@@ -46,8 +47,8 @@ static const struct command commands[] = {
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 enum opt_id {
-    O_INPUT, O_OUTPUT, O_SHAPE, O_RANDOM, O_REPEAT, O_SECONDS, O_THREADS, O_ISA, O_DEVICE, O_PRINT, O_JSON,
-    O_HELP
+    O_INPUT, O_OUTPUT, O_SHAPE, O_RANDOM, O_REPEAT, O_SECONDS, O_THREADS, O_ISA, O_DEVICE,
+    O_PRINT, O_JSON, O_LOOP, O_HELP
 };
 
 /* Defined in engines of language models alone, and in those that were built with --serve. */
@@ -76,6 +77,8 @@ static const struct option_row {
      "cuda, cpu or auto: a GPU where engine and machine have one of a kind [auto]"},
     {"--print", NULL, O_PRINT, RUN, "print outputs, also those that are written"},
     {"--json", NULL, O_JSON, INFO | SELFTEST | BENCH | PROFILE, "machine-readable output"},
+    {"--loop", NULL, O_LOOP, BENCH,
+     "N on standard input: N runs, their times on standard output (for infc bench)"},
     {"--help", NULL, O_HELP, ~0u, "this text"},
 };
 enum { N_OPTIONS = sizeof options / sizeof *options };
@@ -192,6 +195,7 @@ static int apply(struct cli *c, const struct option_row *o, char *value)
     case O_SHAPE: c->shapes[c->n_shapes++] = value; return 0;
     case O_PRINT: c->print = true; return 0;
     case O_JSON: c->json = true; return 0;
+    case O_LOOP: c->loop = true; return 0;
     case O_ISA: c->engine_options.isa = value; return 0;
     case O_DEVICE: c->engine_options.device = value; return 0;
     case O_HELP: return 0;

@@ -10,6 +10,11 @@
 #define INFC_PRINTF(fmt_arg, first_arg) __attribute__((format(printf, fmt_arg, first_arg)))
 #define INFC_NORETURN __attribute__((noreturn))
 #define INFC_UNUSED __attribute__((unused))
+/* Before a loop: its body n times in a row. */
+#define INFC_UNROLL(n) INFC_PRAGMA(GCC unroll n)
+#define INFC_PRAGMA(text) _Pragma(#text)
+/* The function may use these CPU features; whoever calls it has asked for them. */
+#define INFC_TARGET(features) __attribute__((target(features)))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 /* Checked arithmetic: true when the exact result fits into *out, else false and *out is unspecified. */

@@ -112,6 +112,8 @@ static const struct option_row {
      "length of the prompt [512]"},
     {"--repeat", "N", INT, LM_BENCH, AT(repeat), 1, 1000, 0,
      "runs, of which the median counts [3]"},
+    {"--loop", NULL, FLAG, LM_BENCH, AT(loop), 0, 0, 0,
+     "N on standard input: N runs, their figures on standard output (for infc bench)"},
     {"--stride", "N", INT, LM_PERPLEXITY, AT(stride), 1, 1 << 30, 0,
      "windows begin every N tokens [the context]"},
     {"--pooling", "HOW", TEXT, LM_EMBED, AT(pooling), 0, 0, 0, "mean, cls or last [the model's]"},

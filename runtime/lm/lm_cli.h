@@ -17,7 +17,7 @@ struct lm_cli {
     const char *program, *command;
     unsigned bit;
     struct infr_options engine_options;
-    bool json, ignore_eos, show_special, prompt_logprobs, no_bos, no_eos, parse_special, quiet;
+    bool json, ignore_eos, show_special, prompt_logprobs, no_bos, no_eos, parse_special, quiet, loop;
     bool no_normalize, seed_given, ctx_given, temp_given, top_k_given, top_p_given, min_p_given,
         repeat_given, predict_given, all_rows, raw, warm;
     const char *prompt, *file, *system, *template_name, *template_args, *pooling;

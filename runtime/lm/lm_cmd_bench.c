@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/abi/random.h"
+#include "runtime/bench_loop.h"
 #include "runtime/lm/lm_cli.h"
 #include "runtime/status.h"
 
@@ -139,8 +140,39 @@ static void report(struct lm_cli *c, const struct lm_open *x, double prefill, do
     putchar('\n');
 }
 
+struct loop {
+    struct lm_cli *c;
+    struct lm_open *x;
+    uint32_t *prompt;
+    uint64_t seed;
+};
+
+static double prefill_rate(const struct lm_cli *c, const struct run *r)
+{
+    return (double)(c->batch * c->bench_prompt) / (r->prefill_s > 0 ? r->prefill_s : 1e-9);
+}
+
+static double decode_rate(const struct run *r)
+{
+    return (double)r->decoded / (r->decode_s > 0 ? r->decode_s : 1e-9);
+}
+
+static int loop_run(void *context, double *figures)
+{
+    struct loop *l = context;
+    struct run r;
+    int code = run_once(l->c, l->x, l->prompt, ++l->seed, &r);
+    if (code) return code;
+    figures[0] = decode_rate(&r), figures[1] = prefill_rate(l->c, &r), figures[2] = 1e3 * r.ttft_s;
+    return INFR_OK;
+}
+
 static int bench(struct lm_cli *c, struct lm_open *x, uint32_t *prompt)
 {
+    if (c->loop) {
+        struct loop l = {c, x, prompt, 0};
+        return bench_loop("decode_tok_s:higher prefill_tok_s:higher ttft_ms:lower", 3, loop_run, &l);
+    }
     size_t n = (size_t)c->repeat;
     double *prefill = calloc(3 * n, sizeof *prefill), *decode = prefill + n, *ttft = decode + n;
     struct run r;
@@ -148,8 +180,8 @@ static int bench(struct lm_cli *c, struct lm_open *x, uint32_t *prompt)
     int code = run_once(c, x, prompt, 1, &r); /* warm */
     for (size_t i = 0; !code && i < n; i++) {
         code = run_once(c, x, prompt, 2 + i, &r);
-        prefill[i] = (double)(c->batch * c->bench_prompt) / (r.prefill_s > 0 ? r.prefill_s : 1e-9);
-        decode[i] = (double)r.decoded / (r.decode_s > 0 ? r.decode_s : 1e-9);
+        prefill[i] = prefill_rate(c, &r);
+        decode[i] = decode_rate(&r);
         ttft[i] = 1e3 * r.ttft_s;
     }
     if (!code) report(c, x, median(prefill, n), median(decode, n), median(ttft, n));
