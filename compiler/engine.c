@@ -82,6 +82,7 @@ static bool compile_part(struct engine *e, struct part *part, struct object_cach
     for (size_t i = 0; i < part->n_jobs; i++) {
         struct plan_kernel *k = &part->b->plan->kernels.v[part->job_kernel[i]];
         if (part->jobs[i].object.scratch_bytes > k->scratch_bytes) k->scratch_bytes = part->jobs[i].object.scratch_bytes;
+        if (ok && !part->is_gpu) k->code_bytes[part->jobs[i].level->isa] = object_code_bytes(&part->jobs[i].object);
     }
     return ok;
 }

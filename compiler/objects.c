@@ -53,6 +53,22 @@ static char *symbol_strings(const struct target_object *o, size_t *n_bytes)
     return NULL;
 }
 
+uint64_t object_code_bytes(const struct target_object *o)
+{
+    Elf64_Ehdr h;
+    uint64_t sum = 0;
+    if (o->n_bytes < sizeof h) return 0;
+    memcpy(&h, o->data, sizeof h);
+    if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_shentsize != sizeof(Elf64_Shdr)) return 0;
+    if (!range_ok(h.e_shoff, (uint64_t)h.e_shnum * sizeof(Elf64_Shdr), o->n_bytes)) return 0;
+    for (int i = 0; i < h.e_shnum; i++) {
+        Elf64_Shdr s;
+        memcpy(&s, (const char *)o->data + h.e_shoff + (size_t)i * sizeof s, sizeof s);
+        if (s.sh_flags & SHF_EXECINSTR) sum += s.sh_size;
+    }
+    return sum;
+}
+
 static bool rename_symbol(struct target_object *o, const char *symbol)
 {
     size_t n = 0, len = strlen(symbol);

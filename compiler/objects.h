@@ -30,6 +30,8 @@ struct objects_options {
  * there all the same.
  */
 bool objects_compile(const struct objects_options *o, struct object_job *jobs, size_t n_jobs, struct diag_sink *diag);
+/* Bytes of machine code in it; 0 when it is no object of the kind that targets make. */
+uint64_t object_code_bytes(const struct target_object *o);
 void objects_free(struct object_job *jobs, size_t n_jobs);
 
 #endif

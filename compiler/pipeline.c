@@ -7,6 +7,7 @@
 
 #include "compiler/import/import.h"
 #include "compiler/tensor_file.h"
+#include "compiler/tune/tune.h"
 #include "ir/text.h"
 #include "passes/lower.h"
 #include "passes/pass.h"
@@ -204,12 +205,18 @@ bool pipeline_select_target(struct build *b)
 
 bool pipeline_lower(struct build *b)
 {
-    bool ok = true;
-    for (int i = 0; i < b->n_parts; i++) {
+    struct tune t;
+    bool ok = tune_open(&t, b) && (!option_given(b->o, OPT_TUNE) || tune_run(&t));
+    struct knob_chooser chooser = tune_chooser(&t);
+    bool chosen = option_given(b->o, OPT_TUNE) || option_given(b->o, OPT_TUNE_DB);
+    for (int i = 0; ok && i < b->n_parts; i++) {
         struct build_part *part = &b->parts[i];
-        part->plan = lower_module(b->m, part->target, part->isa_mask, b->diag);
-        ok = ok && part->plan;
+        bool on_cpu = !part->target->levels[0].gpu;
+        part->plan = lower_module_tuned(b->m, part->target, part->isa_mask, chosen && on_cpu ? &chooser : NULL, b->diag);
+        ok = part->plan != NULL;
     }
+    ok = ok && !(t.frozen && t.missed);
+    tune_close(&t);
     return ok;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/report.h"
 
+#include "compiler/report_facts.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,24 +16,15 @@ static int64_t *smallest(struct build *b, struct build_part *part)
     return v;
 }
 
-struct totals {
-    struct build *b;
-    struct build_part *part;
-    const int64_t *syms;
-    double flops, generic_flops;
-    size_t launches, generic;
-    VEC(const struct plan_launch *) list;
-};
-
-static double value(const struct totals *t, const struct dim *d)
+double report_value(const struct report_facts *t, const struct dim *d)
 {
     int64_t v;
     return d && dim_eval(t->b->m->dims, d, t->syms, &v) ? (double)v : 0;
 }
 
-static bool is_generic(const struct plan_kernel *k) { return !strcmp(k->schedule, "generic"); }
+bool report_is_generic(const struct plan_kernel *k) { return !strcmp(k->schedule, "generic"); }
 
-static void gather(struct totals *t, const struct plan_block *block)
+static void gather(struct report_facts *t, const struct plan_block *block)
 {
     for (size_t i = 0; i < block->steps.n; i++) {
         const struct plan_step *s = &block->steps.v[i];
@@ -41,8 +34,8 @@ static void gather(struct totals *t, const struct plan_block *block)
             continue;
         }
         if (s->kind != INFR_STEP_LAUNCH) continue;
-        bool generic = is_generic(&t->part->plan->kernels.v[s->launch->kernel]);
-        double f = value(t, s->launch->flops);
+        bool generic = report_is_generic(&t->part->plan->kernels.v[s->launch->kernel]);
+        double f = report_value(t, s->launch->flops);
         t->launches++;
         t->generic += generic;
         t->flops += f;
@@ -51,7 +44,7 @@ static void gather(struct totals *t, const struct plan_block *block)
     }
 }
 
-static void print_text(struct totals *t, FILE *out, uint64_t peak, uint64_t sum)
+static void print_text(struct report_facts *t, FILE *out, uint64_t peak, uint64_t sum)
 {
     struct plan *p = t->part->plan;
     fprintf(out, "%zu launches of %zu kernels; %.1f MFLOP at the smallest shapes, %.2f%% of them in generic kernels\n", t->launches,
@@ -60,12 +53,12 @@ static void print_text(struct totals *t, FILE *out, uint64_t peak, uint64_t sum)
     for (size_t i = 0; i < t->list.n; i++) {
         const struct plan_launch *l = t->list.v[i];
         const struct plan_kernel *k = &p->kernels.v[l->kernel];
-        fprintf(out, "%s%-15s %10.3f MFLOP  %-32s %s\n", is_generic(k) ? "* " : "  ", k->schedule, value(t, l->flops) * 1e-6, k->name, l->loc);
+        fprintf(out, "%s%-15s %10.3f MFLOP  %-32s %s\n", report_is_generic(k) ? "* " : "  ", k->schedule, report_value(t, l->flops) * 1e-6, k->name, l->loc);
     }
     if (t->generic) fprintf(out, "* generic lowering: right, but not tuned for this operation\n");
 }
 
-static void print_json(struct totals *t, FILE *out, uint64_t peak, uint64_t sum, const char *engine, uint64_t engine_bytes)
+static void print_json(struct report_facts *t, FILE *out, uint64_t peak, uint64_t sum, const char *engine, uint64_t engine_bytes)
 {
     struct plan *p = t->part->plan;
     struct strbuf s = {0};
@@ -79,7 +72,7 @@ static void print_json(struct totals *t, FILE *out, uint64_t peak, uint64_t sum,
         const struct plan_launch *l = t->list.v[i];
         const struct plan_kernel *k = &p->kernels.v[l->kernel];
         strbuf_printf(&s, "%s\n    {\"kernel\": %d, \"name\": \"%s\", \"schedule\": \"%s\", \"flops\": %.0f, \"nodes\": ", i ? "," : "", l->kernel,
-                      k->name, k->schedule, value(t, l->flops));
+                      k->name, k->schedule, report_value(t, l->flops));
         strbuf_put_json(&s, l->loc);
         strbuf_putc(&s, '}');
     }
@@ -88,18 +81,27 @@ static void print_json(struct totals *t, FILE *out, uint64_t peak, uint64_t sum,
     strbuf_deinit(&s);
 }
 
-static void report_part(struct build *b, struct build_part *part, FILE *out, const char *engine, uint64_t engine_bytes)
+static bool is_page(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot && (!strcmp(dot, ".html") || !strcmp(dot, ".htm"));
+}
+
+/* One target's part of the report; a page is of the first one. */
+static bool report_part(struct build *b, struct build_part *part, FILE *out, const char *engine, uint64_t engine_bytes)
 {
     uint64_t peak, sum;
-    struct totals t = {.b = b, .part = part, .syms = smallest(b, part)};
+    struct report_facts t = {.b = b, .part = part, .syms = smallest(b, part)};
     gather(&t, part->plan->entry);
     plan_arena_bytes(part->plan, t.syms, &peak, &sum);
     if (option_given(b->o, OPT_JSON)) {
         print_json(&t, out, peak, sum, engine, engine_bytes);
-        return;
+        return true;
     }
+    if (is_page(option_value(b->o, OPT_REPORT, ""))) return part != b->parts || report_html(&t, engine, engine_bytes, out);
     if (b->n_parts > 1 || part->target->levels[0].gpu) fprintf(out, "target %s: ", part->target->name);
     print_text(&t, out, peak, sum);
+    return true;
 }
 
 bool report_build(struct build *b, const char *engine_path)
@@ -110,14 +112,15 @@ bool report_build(struct build *b, const char *engine_path)
     if (!json) fprintf(stderr, "%s: %.1f MB\n", engine_path, (double)bytes * 1e-6);
     if (!option_given(b->o, OPT_REPORT) && !json) return true;
     const char *path = option_value(b->o, OPT_REPORT, "");
+    bool ok = true;
     FILE *out = path[0] ? fopen(path, "w") : stdout;
     if (!out) return diag_report(b->diag, DIAG_FILE_WRITE, path, "cannot write the report");
     if (json && b->n_parts > 1) fputs("[\n", out);
     for (int i = 0; i < b->n_parts; i++) {
         if (json && i) fputs(",\n", out);
-        report_part(b, &b->parts[i], out, engine_path, bytes);
+        ok = report_part(b, &b->parts[i], out, engine_path, bytes) && ok;
     }
     if (json && b->n_parts > 1) fputs("]\n", out);
-    if (path[0] && fclose(out)) return diag_report(b->diag, DIAG_FILE_WRITE, path, "cannot write the report");
-    return true;
+    if (path[0] && fclose(out)) ok = diag_report(b->diag, DIAG_FILE_WRITE, path, "cannot write the report");
+    return ok;
 }

@@ -62,7 +62,7 @@ void plan_lifetimes(struct plan *p)
         if (p->bufs.v[i].first == UINT32_MAX) p->bufs.v[i].first = 0;
 }
 
-bool plan_arena_bytes(const struct plan *p, const int64_t *sym_values, uint64_t *peak, uint64_t *sum)
+bool plan_arena_layout(const struct plan *p, const int64_t *sym_values, uint64_t (*out)[2], uint64_t *peak, uint64_t *sum)
 {
     size_t n = p->bufs.n, count = 0;
     struct infr_placement *place = calloc(n + 1, sizeof *place);
@@ -80,9 +80,20 @@ bool plan_arena_bytes(const struct plan *p, const int64_t *sym_values, uint64_t 
         }
     }
     *peak = ok ? infr_first_fit(place, count, scratch, scratch + n) : 0;
+    count = 0;
+    for (size_t i = 0; ok && out && i < n; i++) {
+        bool arena = p->bufs.v[i].kind == INFR_BUF_ARENA;
+        out[i][0] = arena ? place[count].offset : 0, out[i][1] = arena ? place[count].bytes : 0;
+        count += arena;
+    }
     free(place);
     free(scratch);
     return ok;
+}
+
+bool plan_arena_bytes(const struct plan *p, const int64_t *sym_values, uint64_t *peak, uint64_t *sum)
+{
+    return plan_arena_layout(p, sym_values, NULL, peak, sum);
 }
 
 /* ---- text ---- */

@@ -50,6 +50,7 @@ struct plan_kernel {
     const char *library_symbol; /* runtime/ops function; levels are all NULL then */
     const char *name, *schedule;
     uint64_t hash;          /* of the canonical loop IR of all levels */
+    uint64_t code_bytes[INFR_ISA_COUNT]; /* machine code; known after compiling */
     uint64_t scratch_bytes; /* a worker's scratch memory, the most of all levels; known after compiling */
 };
 
@@ -96,6 +97,8 @@ void plan_destroy(struct plan *p);
 void plan_lifetimes(struct plan *p);
 void plan_print(struct strbuf *out, const struct plan *p);
 /* Same first-fit as the runtime: peak arena bytes at these symbol values; sum gets the sum of all sizes. */
+/* Where each arena buffer lies (offset, bytes; others 0), a pair a buffer. */
+bool plan_arena_layout(const struct plan *p, const int64_t *sym_values, uint64_t (*out)[2], uint64_t *peak, uint64_t *sum);
 bool plan_arena_bytes(const struct plan *p, const int64_t *sym_values, uint64_t *peak, uint64_t *sum);
 
 #endif

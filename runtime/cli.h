@@ -14,6 +14,7 @@ struct cli {
     uint64_t seed;
     long repeat;
     double seconds;
+    const char *trace; /* profile: file for a trace, NULL: none */
     struct infr_options engine_options;
     /* arguments of --input, --output, --shape as given */
     char **inputs, **outputs, **shapes;
@@ -85,9 +86,11 @@ void cli_list_inputs(FILE *f, const struct infr_engine *e);
 void cli_io_text(const struct infr_io_info *io, char *out, size_t out_bytes);
 
 /* From here on the session's runs are measured. */
-int cli_profile_start(struct infr_session *s, struct infr_status *st);
+int cli_profile_start(struct infr_session *s, bool trace, struct infr_status *st);
 /* Prints where the time of these runs went, by the shape of the last one. */
 int cli_profile_report(struct infr_session *s, long runs, bool json);
+/* Writes the events of the first measured runs for chrome://tracing and Perfetto. */
+int cli_profile_trace(struct infr_session *s, const char *path);
 
 /* ---- JSON on standard output ---- */
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/abi/text_format.h"
+#include "runtime/abi/cpu_name.h"
 #include "runtime/cli.h"
 #include "runtime/cpu.h"
 
@@ -99,6 +100,7 @@ static void json_text(struct json *j, const struct infr_engine *e)
 static void print_json(const struct infr_engine *e)
 {
     struct json j = {.f = stdout};
+    char cpu[INFR_CPU_NAME_BYTES];
     json_open(&j, NULL, '{');
     json_string(&j, "model", rt_text(e, e->h.model_name));
     json_string(&j, "compiler", rt_text(e, e->h.compiler_version));
@@ -118,6 +120,8 @@ static void print_json(const struct infr_engine *e)
     json_levels(&j, "levels", e->h.isa_mask);
     json_string(&j, "gpus", e->gpus);
     json_levels(&j, "cpu_levels", e->cpu_levels);
+    infr_cpu_name(cpu);
+    json_string(&j, "cpu", cpu);
     json_string(&j, "level", infr_engine_isa(e));
     json_int(&j, "threads", infr_engine_threads(e));
     json_int(&j, "plan_bytes", (int64_t)e->blob_bytes);

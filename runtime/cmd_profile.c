@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -7,7 +8,7 @@
 #include "runtime/cli.h"
 #include "runtime/status.h"
 
-enum { WARM_UP_RUNS = 2, MAX_RUNS = 100000 };
+enum { WARM_UP_RUNS = 2, MAX_RUNS = 100000, MAX_EVENTS = 1 << 18 };
 
 static double now(void)
 {
@@ -16,7 +17,16 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-int cli_profile_start(struct infr_session *s, struct infr_status *st)
+static bool with_events(struct infr_session *s, struct rt_profile *p)
+{
+    p->n_workers = (uint32_t)infr_engine_threads(s->e);
+    p->event_cap = MAX_EVENTS / p->n_workers;
+    p->events = calloc((size_t)p->n_workers * p->event_cap, sizeof *p->events);
+    p->n_events = calloc(p->n_workers, sizeof *p->n_events);
+    return p->events && p->n_events;
+}
+
+int cli_profile_start(struct infr_session *s, bool trace, struct infr_status *st)
 {
     struct rt_profile *p = calloc(1, sizeof *p);
     size_t n = (size_t)s->e->n_launches + 1;
@@ -24,15 +34,11 @@ int cli_profile_start(struct infr_session *s, struct infr_status *st)
         p->ns = calloc(n, sizeof *p->ns);
         p->calls = calloc(n, sizeof *p->calls);
     }
-    if (p && p->ns && p->calls) {
+    if (p && p->ns && p->calls && (!trace || with_events(s, p))) {
         s->profile = p; /* freed with the session */
         return INFR_OK;
     }
-    if (p) {
-        free(p->ns);
-        free(p->calls);
-    }
-    free(p);
+    rt_profile_free(p);
     return rt_fail_memory(st, "the profile", n * sizeof(uint64_t));
 }
 
@@ -48,7 +54,7 @@ static int measure(struct cli *c, struct cli_engine *x, long *runs)
     struct infr_status st;
     int code = 0;
     for (int i = 0; !code && i < WARM_UP_RUNS; i++) code = one_run(x);
-    if (!code && cli_profile_start(x->s, &st)) return cli_error(&st);
+    if (!code && cli_profile_start(x->s, c->trace, &st)) return cli_error(&st);
     double start = now();
     for (*runs = 0; !code && *runs < MAX_RUNS; ++*runs) {
         if (c->repeat_given ? *runs == c->repeat : *runs && now() - start > c->seconds) break;
@@ -171,6 +177,67 @@ int cli_profile_report(struct infr_session *s, long runs, bool json)
     return INFR_OK;
 }
 
+static void json_event(struct json *j, const struct infr_engine *e, const struct rt_event *v,
+                       uint32_t worker, uint64_t origin)
+{
+    const struct infr_launch *l = &e->launches[v->launch];
+    json_open(j, NULL, '{');
+    json_string(j, "name", rt_text(e, l->name));
+    json_string(j, "cat", l->schedule ? rt_text(e, l->schedule) : "generic");
+    json_string(j, "ph", "X");
+    json_int(j, "pid", 1);
+    json_int(j, "tid", worker);
+    json_number(j, "ts", 1e-3 * (double)(v->start - origin));
+    json_number(j, "dur", 1e-3 * (double)(v->end - v->start));
+    json_open(j, "args", '{');
+    json_string(j, "nodes", rt_text(e, l->loc));
+    json_string(j, "kernel", rt_text(e, e->kernels[l->kernel].symbol));
+    json_int(j, "launch", v->launch);
+    json_close(j, '}');
+    json_close(j, '}');
+}
+
+int cli_profile_trace(struct infr_session *s, const char *path)
+{
+    const struct rt_profile *p = s->profile;
+    FILE *f = fopen(path, "w");
+    struct json j = {.f = f};
+    uint64_t origin = UINT64_MAX;
+    bool dropped = false;
+    if (!f) return cli_usage("%s: %s", path, strerror(errno)), INFR_ENVIRONMENT;
+    for (uint32_t w = 0; w < p->n_workers; w++)
+        if (p->n_events[w] && p->events[(size_t)w * p->event_cap].start < origin)
+            origin = p->events[(size_t)w * p->event_cap].start;
+    json_open(&j, NULL, '{');
+    json_open(&j, "traceEvents", '[');
+    for (uint32_t w = 0; w < p->n_workers; w++) {
+        char name[32];
+        snprintf(name, sizeof name, "worker %u", w);
+        json_open(&j, NULL, '{');
+        json_string(&j, "name", "thread_name");
+        json_string(&j, "ph", "M");
+        json_int(&j, "pid", 1);
+        json_int(&j, "tid", w);
+        json_open(&j, "args", '{');
+        json_string(&j, "name", name);
+        json_close(&j, '}');
+        json_close(&j, '}');
+        for (uint32_t i = 0; i < p->n_events[w]; i++) {
+            fputc('\n', f);
+            json_event(&j, s->e, &p->events[(size_t)w * p->event_cap + i], w, origin);
+        }
+        dropped = dropped || p->n_events[w] == p->event_cap;
+    }
+    json_close(&j, ']');
+    json_string(&j, "displayTimeUnit", "ns");
+    json_close(&j, '}');
+    fputc('\n', f);
+    if (dropped) fprintf(stderr, "note: the trace holds the first events alone\n");
+    bool failed = ferror(f);
+    if (fclose(f) || failed) return cli_usage("%s: %s", path, strerror(errno)), INFR_ENVIRONMENT;
+    return INFR_OK;
+}
+
 int cmd_profile(struct cli *c)
 {
     struct cli_engine x;
@@ -180,6 +247,7 @@ int cmd_profile(struct cli *c)
     code = cli_load_inputs(c, &x, true);
     if (!code) code = measure(c, &x, &runs);
     if (!code) code = cli_profile_report(x.s, runs, c->json);
+    if (!code && c->trace) code = cli_profile_trace(x.s, c->trace);
     cli_close(&x);
     return code;
 }

@@ -111,6 +111,16 @@ static void run_slices(struct walk *w, uint32_t i)
     if (begin < end) fn(bufs, dims, begin, end, scratch);
 }
 
+/* Each worker writes into its own part. A launch in which it had nothing to do is no event. */
+static void record(struct walk *w, uint32_t launch, uint64_t start)
+{
+    struct rt_profile *p = w->job->profile;
+    uint32_t at = w->worker < (int)p->n_workers ? p->n_events[w->worker] : p->event_cap;
+    if (at >= p->event_cap || w->job->shape->slices[launch] <= w->worker) return;
+    p->events[(size_t)w->worker * p->event_cap + at] = (struct rt_event){start, now_ns(), launch};
+    p->n_events[w->worker] = at + 1;
+}
+
 static void run_launch(struct walk *w, uint32_t i)
 {
     const struct job *j = w->job;
@@ -126,7 +136,9 @@ static void run_launch(struct walk *w, uint32_t i)
     }
     if (w->stopped) return;
     if (!lone) w->alone = false;
+    uint64_t start = j->profile && j->profile->events ? now_ns() : 0;
     run_slices(w, i);
+    if (start) record(w, i, start);
 }
 
 static void run_block(struct walk *w, uint32_t block)

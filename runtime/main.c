@@ -40,7 +40,8 @@ static const struct command commands[] = {
      "Runs the model repeatedly with a clock around each launch. The extra barriers make the sum\n"
      "larger than a run takes.",
      "profile\n"
-     "profile --repeat=50 --json"},
+     "profile --repeat=50 --json\n"
+     "profile --trace=trace.json   # for chrome://tracing or ui.perfetto.dev"},
     {"licenses", "licence notices", LICENSES, cmd_licenses,
      "Prints the notices of everything that is linked into this file.", "licenses"},
 };
@@ -48,7 +49,7 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 enum opt_id {
     O_INPUT, O_OUTPUT, O_SHAPE, O_RANDOM, O_REPEAT, O_SECONDS, O_THREADS, O_ISA, O_DEVICE,
-    O_PRINT, O_JSON, O_LOOP, O_HELP
+    O_PRINT, O_JSON, O_LOOP, O_TRACE, O_HELP
 };
 
 /* Defined in engines of language models alone, and in those that were built with --serve. */
@@ -79,6 +80,7 @@ static const struct option_row {
     {"--json", NULL, O_JSON, INFO | SELFTEST | BENCH | PROFILE, "machine-readable output"},
     {"--loop", NULL, O_LOOP, BENCH,
      "N on standard input: N runs, their times on standard output (for infc bench)"},
+    {"--trace", "FILE", O_TRACE, PROFILE, "write what each worker did when, as a Chrome trace"},
     {"--help", NULL, O_HELP, ~0u, "this text"},
 };
 enum { N_OPTIONS = sizeof options / sizeof *options };
@@ -196,6 +198,7 @@ static int apply(struct cli *c, const struct option_row *o, char *value)
     case O_PRINT: c->print = true; return 0;
     case O_JSON: c->json = true; return 0;
     case O_LOOP: c->loop = true; return 0;
+    case O_TRACE: c->trace = value; return 0;
     case O_ISA: c->engine_options.isa = value; return 0;
     case O_DEVICE: c->engine_options.device = value; return 0;
     case O_HELP: return 0;

@@ -34,6 +34,16 @@ int infr_session_create(struct infr_engine *e, struct infr_session **out_session
     return INFR_OK;
 }
 
+void rt_profile_free(struct rt_profile *p)
+{
+    if (!p) return;
+    free(p->ns);
+    free(p->calls);
+    free(p->events);
+    free(p->n_events);
+    free(p);
+}
+
 void infr_session_destroy(struct infr_session *s)
 {
     if (!s) return;
@@ -41,11 +51,7 @@ void infr_session_destroy(struct infr_session *s)
     for (int i = 0; i < RT_KEPT_SHAPES; i++) free(s->shapes[i].memory);
     if (s->arena) munmap(s->arena, s->arena_bytes);
     for (uint32_t i = 0; s->outputs && i < s->e->n_outputs; i++) free(s->outputs[i].data);
-    if (s->profile) {
-        free(s->profile->ns);
-        free(s->profile->calls);
-        free(s->profile);
-    }
+    rt_profile_free(s->profile);
     free(s->sym);
     free(s->io);
     free(s->outputs);

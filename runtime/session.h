@@ -28,12 +28,23 @@ struct rt_shape {
     void *memory;        /* all of the above */
 };
 
+/* A worker's part of one launch, for a trace. */
+struct rt_event {
+    uint64_t start, end; /* ns of the monotonic clock */
+    uint32_t launch;
+};
+
 /* Time and number of runs of each launch, summed over profiled runs. */
 struct rt_profile {
     uint64_t *ns;
     uint32_t *calls;
     uint64_t total_ns;
+    /* A trace, NULL: none. A worker has room for event_cap of the n_workers * event_cap events; later ones are dropped. */
+    struct rt_event *events;
+    uint32_t *n_events, event_cap, n_workers;
 };
+
+void rt_profile_free(struct rt_profile *p); /* NULL is fine */
 
 struct infr_session {
     struct infr_engine *e;

@@ -114,6 +114,8 @@ static const struct option_row {
      "runs, of which the median counts [3]"},
     {"--loop", NULL, FLAG, LM_BENCH, AT(loop), 0, 0, 0,
      "N on standard input: N runs, their figures on standard output (for infc bench)"},
+    {"--trace", "FILE", TEXT, LM_PROFILE, AT(trace), 0, 0, 0,
+     "write what each worker did when, as a Chrome trace"},
     {"--stride", "N", INT, LM_PERPLEXITY, AT(stride), 1, 1 << 30, 0,
      "windows begin every N tokens [the context]"},
     {"--pooling", "HOW", TEXT, LM_EMBED, AT(pooling), 0, 0, 0, "mean, cls or last [the model's]"},

@@ -20,6 +20,7 @@ struct lm_cli {
     bool json, ignore_eos, show_special, prompt_logprobs, no_bos, no_eos, parse_special, quiet, loop;
     bool no_normalize, seed_given, ctx_given, temp_given, top_k_given, top_p_given, min_p_given,
         repeat_given, predict_given, all_rows, raw, warm;
+    const char *trace; /* profile: file for one, NULL: none */
     const char *prompt, *file, *system, *template_name, *template_args, *pooling;
     int64_t predict, min_tokens, logprobs, chunk, ctx, kv_memory, keep, choices, bench_prompt,
         batch, repeat, stride, preempt;

@@ -232,12 +232,13 @@ static int profile(struct lm_cli *c, struct lm_open *x, uint32_t *prompt)
     while (!code && n && more && p.begun < (uint64_t)c->batch)
         code = lm_generator_step(x->g, &more, &st);
     lm_generator_get_counts(x->g, &before);
-    if (!code) code = cli_profile_start(s, &st);
+    if (!code) code = cli_profile_start(s, c->trace, &st);
     while (!code && more) code = lm_generator_step(x->g, &more, &st);
     lm_generator_get_counts(x->g, &after);
     release(&b, (size_t)c->batch);
     if (code) return cli_error(&st);
-    return cli_profile_report(s, (long)(after.steps - before.steps), c->json);
+    code = cli_profile_report(s, (long)(after.steps - before.steps), c->json);
+    return !code && c->trace ? cli_profile_trace(s, c->trace) : code;
 }
 
 int lm_cmd_profile(struct lm_cli *c)

@@ -39,7 +39,7 @@ static const struct lm_command commands[] = {
     {"profile", "time of each kernel launch", LM_PROFILE, lm_cmd_profile,
      "Writes -n tokens with a clock around each launch, or with -n 0 reads the prompt. The extra\n"
      "barriers make the sum larger than a step takes.",
-     "profile\nprofile -n 0 --prompt-tokens 512 --json"},
+     "profile\nprofile -n 0 --prompt-tokens 512 --json\nprofile --trace=trace.json"},
     {"serve", "an inference server", LM_SERVE, lm_cmd_serve,
      "Serves the model over HTTP: OpenAI's endpoints and others (docs/serve.md). Sampling options are\n"
      "defaults for requests that do not say. SIGTERM lets running answers come to their end, a\n"
