@@ -89,6 +89,8 @@ bool api_read_body(struct server *s, struct http_conn *c, struct jinja_arena **a
                    struct jinja_value *out);
 /* Fields of an endpoint into a->p. False: replied, naming the field. */
 bool api_read_params(struct api_call *a, const struct jinja_dict *body);
+/* The fields of an endpoint as properties of a JSON Schema. */
+void api_json_fields(struct json *j, unsigned endpoint);
 /* A field of a dict, NULL when it is absent or null. */
 const struct jinja_value *api_field(const struct jinja_dict *d, const char *name);
 bool api_is(const struct jinja_value *v, const char *text);

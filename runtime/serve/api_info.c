@@ -10,6 +10,8 @@ const struct api_route api_routes[] = {
     {"GET", "/v1/health", api_health, true, "the same"},
     {"GET", "/live", api_live, true, "200 while the process runs"},
     {"GET", "/ready", api_ready, true, "200 while requests are accepted, else 503"},
+    {"GET", "/", api_page, true, "a page to talk to the model"},
+    {"GET", "/openapi.json", api_openapi, false, "this list"},
     {"GET", "/version", api_version, false, "versions of compiler and engine"},
     {"GET", "/metrics", api_metrics, false, "counters for Prometheus"},
     {"GET", "/v1/models", api_models, false, "the model"},

@@ -444,3 +444,23 @@ bool api_read_params(struct api_call *a, const struct jinja_dict *body)
     }
     return settle(a);
 }
+
+void api_json_fields(struct json *j, unsigned endpoint)
+{
+    for (int i = 0; i < N_ROWS; i++) {
+        const struct row *r = &rows[i];
+        const char *type = r->kind == BOOL                                          ? "boolean"
+                           : r->kind == INT32 || r->kind == INT64 || r->kind == MIROSTAT ? "integer"
+                           : r->kind == REAL                                        ? "number"
+                           : r->kind == TEXT || r->kind == MODEL                    ? "string"
+                                                                                    : NULL;
+        if (!(r->endpoints & endpoint)) continue;
+        json_open(j, r->name, '{');
+        if (type) json_string(j, "type", type);
+        if (r->kind == INT32 || r->kind == INT64 || r->kind == REAL) {
+            json_number(j, "minimum", r->lo);
+            json_number(j, "maximum", r->hi);
+        }
+        json_close(j, '}');
+    }
+}

@@ -175,6 +175,7 @@ static void end_exchange(struct http_conn *c)
     if (c->state == BUSY || c->state == STREAM) s->n_busy--;
     if (s->on_done) s->on_done(c, s->user);
     bool keep = c->head.keep_alive && !s->draining;
+    c->n_replies++;
     forget_request(c);
     if (!keep) {
         close_soon(c);
@@ -504,7 +505,9 @@ void http_server_drain(struct http_server *s)
     s->draining = true;
     for (struct http_conn *c = s->conns, *next; c; c = next) {
         next = c->next;
-        if (c->state == HEAD && !c->scanned && !c->processing) close_soon(c);
+        if (c->state != HEAD || c->scanned || c->processing) continue;
+        if (c->n_replies) close_soon(c);
+        else arm(c, 1);
     }
 }
 

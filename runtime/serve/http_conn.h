@@ -47,7 +47,7 @@ struct http_conn {
     int state, status;
     bool chunked_reply, sse, processing, dead, closing, linger, headers_sent;
     double began, last_write;
-    uint64_t bytes_out;
+    uint64_t bytes_out, n_replies;
 };
 
 struct http_options {
@@ -76,7 +76,8 @@ struct http_server {
 bool http_server_init(struct http_server *s);
 /* Takes a connected socket, which is not blocking. */
 void http_accept(struct http_server *s, int fd, const struct sockaddr *peer);
-/* Idle connections are closed, others after their reply. */
+/* Idle connections are closed, others after their reply; one whose first request may be on its way
+ * has a second for it. */
 void http_server_drain(struct http_server *s);
 /* Drops all connections; on_abort is called for those that work. */
 void http_server_deinit(struct http_server *s);

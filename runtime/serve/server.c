@@ -208,7 +208,8 @@ static void close_listeners(struct server *s)
     }
 }
 
-/* The first one lets what was accepted come to its end, a second one stops at once. */
+/* The first one lets requests of connections that are there come to their end, a second one stops at
+ * once. */
 static void on_stop(evutil_socket_t fd, short what, void *arg)
 {
     struct server *s = arg;
@@ -222,7 +223,6 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
     s->drain_began = worker_clock();
     fprintf(stderr, "shutting down: %llu requests to finish\n", (unsigned long long)s->calls);
     close_listeners(s);
-    s->drain(s);
     http_server_drain(&s->http);
     event_del(s->tick);
     event_add(s->tick, &soon);

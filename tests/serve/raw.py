@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server without a client library: framing, limits, floods, answers, books. usage: raw.py ENGINE EMBEDDER"""
 import concurrent.futures
+import hashlib
 import http.client
 import json
 import os
@@ -391,6 +392,29 @@ def responses():
     refused("store", path="/v1/responses", input="a", store=True)
 
 
+@test
+def the_openapi_document_is_what_the_server_does():
+    doc = S.get("/openapi.json")
+    assert doc["openapi"].startswith("3.1") and "/v1/chat/completions" in doc["paths"]
+    for path, methods in doc["paths"].items():
+        for method, op in methods.items():
+            assert op["summary"] and op["responses"]
+            status, _, _ = S.request(method.upper(), path.replace("{name}", "chat.gguf"), "{}" if method == "post" else None)
+            assert status in (200, 400, 501), (method, path, status)
+    for path in ("/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses", "/completion"):
+        fields = doc["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+        assert len(fields) >= 10
+        status, _, text = S.request("POST", path, {k: None for k in fields})  # null is absent; no field is unknown
+        assert status == 400 and b"does not support" not in text, (path, text)
+
+
+@test
+def a_page_without_anything_from_elsewhere():
+    status, headers, text = S.request("GET", "/")
+    assert status == 200 and headers["content-type"].startswith("text/html") and b"v1/chat/completions" in text
+    assert "default-src 'none'" in headers["content-security-policy"] and b"http://" not in text and b"https://" not in text
+
+
 # ---- load ----
 
 def long_body():
@@ -535,15 +559,22 @@ def terminated_servers_finish_what_they_took():
         d = Server(ENGINE, name="drain")
         got = []
 
+        sent = threading.Semaphore(0)
+
         def one():
-            r = d.stream("/v1/completions", {"prompt": PROMPT, "max_tokens": 300, "ignore_eos": True, "seed": 1})
-            got.append("".join(p["choices"][0]["text"] for p in r[:-1]))
+            body = json.dumps({"prompt": PROMPT, "max_tokens": 300, "ignore_eos": True, "seed": 1, "stream": True}).encode()
+            with d.connect() as c:
+                c.sendall(POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                sent.release()
+                data = read_all(c)
+            got.append(hashlib.sha256(b"".join(x[x.index(b'"text"'):] for x in data.split(b"\n\n") if b'"text"' in x)).digest())
 
         threads = [threading.Thread(target=one) for _ in range(6)]
         for t in threads:
             t.start()
-        while d.metrics()["vllm:num_requests_running"] + d.metrics()["vllm:num_requests_waiting"] < 6 and not got:
-            pass
+        for t in threads:
+            sent.acquire()
+        d.get("/health")  # connections are accepted in order: the six are
         d.process.send_signal(signal.SIGTERM)
         assert d.process.wait(60) == 0
         for t in threads:
