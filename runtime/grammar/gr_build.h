@@ -43,7 +43,9 @@ void *gr_alloc(struct gr_build *b, size_t bytes);
 /* Makes room for one more in a growing array of the compilation. */
 void *gr_grow(struct gr_build *b, void *v, uint32_t n, uint32_t *cap, size_t size);
 #define GR_PUSH(b, list, item)                                                                     \
-    ((list)->v = gr_grow((b), (list)->v, (list)->n, &(list)->cap, sizeof *(list)->v),              \
+    ((void)((list)->n < (list)->cap ||                                                             \
+            ((list)->v = gr_grow((b), (list)->v, (list)->n, &(list)->cap, sizeof *(list)->v),      \
+             true)),                                                                               \
      (list)->v[(list)->n++] = (item))
 
 /* ---- sets of code points ---- */
@@ -127,6 +129,14 @@ struct gr_nfa {
 uint32_t gr_nfa_add(struct gr_build *b, struct gr_nfa *a, struct gr_nfa_state s);
 /* States for the tree that go on at next; returns the first one. */
 uint32_t gr_nfa_emit(struct gr_build *b, struct gr_nfa *a, const struct gr_node *n, uint32_t next);
+
+/* States for one of n words; word i ends with tag tags[i], or at next where tags is NULL. Common
+ * beginnings are shared, so a state has no more ways on than there are different bytes. */
+struct gr_word {
+    const char *s;
+    uint32_t n, tag;
+};
+uint32_t gr_nfa_words(struct gr_build *b, struct gr_nfa *a, struct gr_word *words, uint32_t n);
 
 /* The same for a pattern that may have ^ and $; with search a match anywhere in the text will do.
  * Its end has the tag; its first states are added to *start. */

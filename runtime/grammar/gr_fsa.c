@@ -136,6 +136,54 @@ uint32_t gr_nfa_emit(struct gr_build *b, struct gr_nfa *a, const struct gr_node 
     return next;
 }
 
+/* ---- words ---- */
+
+static int by_bytes(const void *pa, const void *pb)
+{
+    const struct gr_word *a = pa, *b = pb;
+    uint32_t n = a->n < b->n ? a->n : b->n;
+    int c = n ? memcmp(a->s, b->s, n) : 0;
+    return c ? c : a->n < b->n ? -1 : a->n > b->n;
+}
+
+/* One step of the words lo..hi that share their first `at` bytes. */
+struct shared {
+    uint32_t lo, hi, at, state; /* the state to be filled in */
+};
+
+uint32_t gr_nfa_words(struct gr_build *b, struct gr_nfa *a, struct gr_word *words, uint32_t n)
+{
+    struct {
+        struct shared *v;
+        uint32_t n, cap;
+    } todo = {0};
+    uint32_t first = add_split(b, a, GR_NONE, GR_NONE);
+    struct shared all = {0, n, 0, first};
+    if (n > 1) qsort(words, n, sizeof *words, by_bytes);
+    if (n) GR_PUSH(b, &todo, all);
+    while (todo.n > 0) {
+        struct shared x = todo.v[--todo.n];
+        uint32_t ways = GR_NONE;
+        for (uint32_t i = x.lo, end; i < x.hi; i = end) {
+            const struct gr_word *w = &words[i];
+            end = i + 1;
+            if (w->n == x.at) {
+                uint32_t accept =
+                    gr_nfa_add(b, a, (struct gr_nfa_state){GR_NFA_ACCEPT, 0, 0, GR_NONE, w->tag});
+                ways = add_split(b, a, accept, ways);
+                continue;
+            }
+            while (end < x.hi && words[end].s[x.at] == w->s[x.at]) end++;
+            struct shared next = {i, end, x.at + 1, add_split(b, a, GR_NONE, GR_NONE)};
+            uint8_t byte = (uint8_t)w->s[x.at];
+            ways = add_split(b, a, add_range(b, a, byte, byte, next.state), ways);
+            GR_PUSH(b, &todo, next);
+        }
+        a->v[x.state].a = ways;
+    }
+    return first;
+}
+
 /* ---- patterns ---- */
 
 static bool is_mark(const struct gr_nfa_state *s, unsigned byte)
@@ -221,7 +269,7 @@ struct maker {
         struct subset *v;
         uint32_t n, cap;
     } sets;
-    struct gr_list members, kernel, stack;
+    struct gr_list members, kernel, stack, ways;
     struct {
         struct pending_call *v;
         uint32_t n, cap;
@@ -274,6 +322,19 @@ static int by_number(const void *pa, const void *pb)
     return a < b ? -1 : a > b;
 }
 
+static void sort_numbers(uint32_t *v, uint32_t n)
+{
+    if (n > 24) {
+        qsort(v, n, sizeof *v, by_number);
+        return;
+    }
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t x = v[i], k = i;
+        for (; k && v[k - 1] > x; k--) v[k] = v[k - 1];
+        v[k] = x;
+    }
+}
+
 static void grow_index(struct maker *m)
 {
     if (m->sets.n * 2 < m->index_cap) return;
@@ -291,7 +352,7 @@ static uint32_t intern(struct maker *m)
 {
     struct gr_list *k = &m->kernel;
     if (!k->n) return 0;
-    qsort(k->v, k->n, sizeof *k->v, by_number);
+    sort_numbers(k->v, k->n);
     uint64_t h = k->n;
     for (uint32_t i = 0; i < k->n; i++) h = (h ^ k->v[i]) * 0x9e3779b97f4a7c15u;
     uint32_t hash = (uint32_t)gr_mix(h);
@@ -340,18 +401,34 @@ static void expand_calls(struct maker *m, uint32_t i)
     }
 }
 
+/* A class that is read by the same members as the one before leads to the same set. */
 static void expand_bytes(struct maker *m, uint32_t i)
 {
+    const struct subset s = m->sets.v[i];
+    uint32_t to = 0, members = 0;
+    bool fresh = true;
+    m->ways.n = 0;
+    for (uint32_t k = 0; k < s.n; k++)
+        if (m->a->v[m->members.v[s.at + k]].kind == GR_NFA_RANGE)
+            GR_PUSH(m->b, &m->ways, m->members.v[s.at + k]);
+    members = m->ways.n;
+    gr_work(m->b, (uint64_t)m->n_cols * (members + 4) / 8);
     for (uint32_t c = 0; c < m->n_cols; c++) {
-        const struct subset s = m->sets.v[i];
         uint8_t byte = m->sample[c];
-        begin_kernel(m);
-        gr_work(m->b, s.n / 4 + 1);
-        for (uint32_t k = 0; k < s.n; k++) {
-            const struct gr_nfa_state *x = &m->a->v[m->members.v[s.at + k]];
-            if (x->kind == GR_NFA_RANGE && x->lo <= byte && byte <= x->hi) close_over(m, x->a);
+        bool changed = fresh;
+        for (uint32_t k = 0; k < members && !changed; k++) {
+            const struct gr_nfa_state *x = &m->a->v[m->ways.v[k]];
+            changed = x->lo == byte || x->hi + 1 == byte;
         }
-        uint32_t to = intern(m);
+        fresh = false;
+        if (changed) {
+            begin_kernel(m);
+            for (uint32_t k = 0; k < members; k++) {
+                const struct gr_nfa_state *x = &m->a->v[m->ways.v[k]];
+                if (x->lo <= byte && byte <= x->hi) close_over(m, x->a);
+            }
+            to = intern(m);
+        }
         GR_PUSH(m->b, &m->target, to);
     }
 }

@@ -48,7 +48,8 @@ struct gr_value {
 struct gr_string {
     uint32_t start, n;         /* automaton of the decoded text */
     uint32_t min_len, max_len; /* code points; GR_LEN_MANY: no end */
-    uint32_t *shortest, *longest; /* [n] code points from a state to an accepting one */
+    uint32_t *shortest, *longest; /* [n] code points from a state to an accepting one; NULL: any
+                                     length will do */
     uint8_t *plain;               /* [n] any plain characters may follow and be the end */
 };
 #define GR_LEN_MANY 0xfffffu

@@ -21,6 +21,7 @@ enum verdict { DEAD, GOES_ON, CLOSED };
 /* Is this a state from which the length can come out right? */
 static bool length_fits(const struct gr_string *str, uint32_t state, uint32_t count)
 {
+    if (!str->shortest) return true;
     if (count > str->max_len) return false;
     return count + str->shortest[state] <= str->max_len &&
            (str->longest[state] == GR_LEN_MANY || count + str->longest[state] >= str->min_len);
@@ -80,7 +81,7 @@ static enum verdict feed(struct text_step *x, uint32_t c)
     x->t.state = state - x->str->start;
     x->t.phase = GR_TEXT_PLAIN, x->t.hex = x->t.high = 0;
     if (x->key) return GOES_ON;
-    x->t.count++;
+    x->t.count += x->str->shortest != NULL;
     return length_fits(x->str, x->t.state, x->t.count) ? GOES_ON : DEAD;
 }
 
@@ -95,7 +96,7 @@ static enum verdict plain_byte(struct text_step *x, uint8_t byte)
     if (!next) return DEAD;
     x->t.state = next - x->str->start;
     if (x->key) return GOES_ON;
-    x->t.count += (byte & 0xc0) != 0x80;
+    x->t.count += x->str->shortest && (byte & 0xc0) != 0x80;
     return length_fits(x->str, x->t.state, x->t.count) ? GOES_ON : DEAD;
 }
 

@@ -70,7 +70,7 @@ struct js_decimal {
 
 enum js_atom_kind {
     /* numbers */
-    JS_INTEGER,
+    JS_INTEGER,  /* strict: written without a point, as draft 4 has it */
     JS_LEAST,    /* at least number; strict: more */
     JS_MOST,     /* at most number; strict: less */
     JS_MULTIPLE, /* of number */

@@ -97,6 +97,7 @@ static struct js_clauses *one_type(const struct keyword *k, const struct jinja_v
     for (size_t i = 0; i < 7; i++) {
         if (!js_is_text(text_of(v), known[i].name)) continue;
         struct js_atom *a = i == 6 ? atom(k, JS_INTEGER) : NULL;
+        if (a) a->strict = k->s->draft == JS_DRAFT4;
         struct js_clauses *c = js_clauses_atom(k->j, known[i].types, a, false);
         if (!k->opposite) return c;
         c = js_clauses_atom(k->j, JS_ALL & ~known[i].types, NULL, false);
@@ -514,11 +515,6 @@ static struct js_clauses *prefix_items(const struct keyword *k)
     return c;
 }
 
-static struct js_clauses *kw_prefix_items(const struct keyword *k)
-{
-    return k->s->draft == JS_DRAFT2020 ? prefix_items(k) : NULL;
-}
-
 static struct js_clauses *kw_items(const struct keyword *k)
 {
     if (k->v->kind == JINJA_LIST) {
@@ -702,7 +698,6 @@ static struct js_clauses *kw_dependent(const struct keyword *k)
 {
     want_dict(k);
     if (!strcmp(k->name, "dependencies") && k->s->draft >= JS_DRAFT2019) return NULL;
-    if (strcmp(k->name, "dependencies") && k->s->draft < JS_DRAFT2019) return NULL;
     struct js_clauses *c = k->opposite ? none(k) : any(k);
     for (uint32_t i = 0; i < k->v->u.dict->count; i++) {
         const struct jinja_pair *p = &k->v->u.dict->pairs[i];
@@ -726,51 +721,52 @@ static struct js_clauses *kw_dependent(const struct keyword *k)
 static const struct {
     const char *name;
     keyword_fn *fn;
+    enum js_draft since;
 } keywords[] = {
-    {"type", kw_type},
-    {"const", kw_const},
-    {"enum", kw_enum},
-    {"$ref", kw_ref},
-    {"$dynamicRef", kw_ref},
-    {"$recursiveRef", kw_recursive_ref},
-    {"allOf", kw_all_of},
-    {"anyOf", kw_any_of},
-    {"oneOf", kw_one_of},
-    {"not", kw_not},
-    {"if", kw_if},
-    {"minimum", kw_minimum},
-    {"maximum", kw_maximum},
-    {"exclusiveMinimum", kw_exclusive},
-    {"exclusiveMaximum", kw_exclusive},
-    {"multipleOf", kw_multiple},
-    {"pattern", kw_pattern},
-    {"format", kw_format},
-    {"minLength", kw_min_length},
-    {"maxLength", kw_max_length},
-    {"minItems", kw_min_items},
-    {"maxItems", kw_max_items},
-    {"prefixItems", kw_prefix_items},
-    {"items", kw_items},
-    {"additionalItems", kw_additional_items},
-    {"contains", kw_contains},
-    {"uniqueItems", kw_unique},
-    {"properties", kw_properties},
-    {"patternProperties", kw_pattern_properties},
-    {"additionalProperties", kw_additional_properties},
-    {"propertyNames", kw_property_names},
-    {"minProperties", kw_min_properties},
-    {"maxProperties", kw_max_properties},
-    {"required", kw_required},
-    {"dependentRequired", kw_dependent},
-    {"dependentSchemas", kw_dependent},
-    {"dependencies", kw_dependent},
+    {"type", kw_type, JS_DRAFT4},
+    {"const", kw_const, JS_DRAFT6},
+    {"enum", kw_enum, JS_DRAFT4},
+    {"$ref", kw_ref, JS_DRAFT4},
+    {"$dynamicRef", kw_ref, JS_DRAFT2020},
+    {"$recursiveRef", kw_recursive_ref, JS_DRAFT2019},
+    {"allOf", kw_all_of, JS_DRAFT4},
+    {"anyOf", kw_any_of, JS_DRAFT4},
+    {"oneOf", kw_one_of, JS_DRAFT4},
+    {"not", kw_not, JS_DRAFT4},
+    {"if", kw_if, JS_DRAFT7},
+    {"minimum", kw_minimum, JS_DRAFT4},
+    {"maximum", kw_maximum, JS_DRAFT4},
+    {"exclusiveMinimum", kw_exclusive, JS_DRAFT4},
+    {"exclusiveMaximum", kw_exclusive, JS_DRAFT4},
+    {"multipleOf", kw_multiple, JS_DRAFT4},
+    {"pattern", kw_pattern, JS_DRAFT4},
+    {"format", kw_format, JS_DRAFT4},
+    {"minLength", kw_min_length, JS_DRAFT4},
+    {"maxLength", kw_max_length, JS_DRAFT4},
+    {"minItems", kw_min_items, JS_DRAFT4},
+    {"maxItems", kw_max_items, JS_DRAFT4},
+    {"prefixItems", prefix_items, JS_DRAFT2020},
+    {"items", kw_items, JS_DRAFT4},
+    {"additionalItems", kw_additional_items, JS_DRAFT4},
+    {"contains", kw_contains, JS_DRAFT6},
+    {"uniqueItems", kw_unique, JS_DRAFT4},
+    {"properties", kw_properties, JS_DRAFT4},
+    {"patternProperties", kw_pattern_properties, JS_DRAFT4},
+    {"additionalProperties", kw_additional_properties, JS_DRAFT4},
+    {"propertyNames", kw_property_names, JS_DRAFT6},
+    {"minProperties", kw_min_properties, JS_DRAFT4},
+    {"maxProperties", kw_max_properties, JS_DRAFT4},
+    {"required", kw_required, JS_DRAFT4},
+    {"dependentRequired", kw_dependent, JS_DRAFT2019},
+    {"dependentSchemas", kw_dependent, JS_DRAFT2019},
+    {"dependencies", kw_dependent, JS_DRAFT4},
 };
 
 struct js_clauses *js_keyword(struct js *j, struct js_schema *s, struct js_text name,
                               const struct jinja_value *v, bool opposite)
 {
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++) {
-        if (!js_is_text(name, keywords[i].name)) continue;
+        if (!js_is_text(name, keywords[i].name) || s->draft < keywords[i].since) continue;
         struct keyword k = {j, s, keywords[i].name, v, opposite};
         return keywords[i].fn(&k);
     }

@@ -223,7 +223,7 @@ static bool atom_holds(const struct product *p, const struct js_atom *a, uint32_
     const uint32_t *s = t + 2;
     uint32_t rel;
     switch (a->kind) {
-    case JS_INTEGER: holds = !s[first]; break;
+    case JS_INTEGER: holds = !s[first] && !(a->strict && frac); break;
     case JS_MULTIPLE: holds = multiple_end(&p->m[first], s[first]); break;
     case JS_NUMBERS:
         for (uint32_t i = first; i < first + a->n_numbers && !holds; i++)

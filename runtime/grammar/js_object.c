@@ -245,9 +245,11 @@ static void build_keys(struct keys *k, struct gr_object *o)
     struct gr_list start = {0};
     uint32_t tag = 0, n;
     gr_pattern_emit(b, &a, gr_node_repeat(b, gr_node_any(b), 0, GR_MANY), tag++, false, &start);
+    struct gr_word *words = gr_alloc(b, k->names.n * sizeof *words);
     for (uint32_t i = 0; i < k->names.n; i++)
-        gr_pattern_emit(b, &a, gr_node_literal(b, k->names.v[i].s, k->names.v[i].n, false), tag++,
-                        false, &start);
+        words[i] = (struct gr_word){k->names.v[i].s, k->names.v[i].n, tag++};
+    uint32_t names = gr_nfa_words(b, &a, words, k->names.n);
+    GR_PUSH(b, &start, names);
     for (uint32_t i = 0; i < k->patterns.n; i++)
         gr_pattern_emit(b, &a, k->patterns.v[i], tag++, true, &start);
     for (uint32_t i = 0; i < k->texts.n; i++) js_emit_atom(k->j, &a, k->texts.v[i], tag++, &start);
@@ -352,6 +354,7 @@ static void find_reach(struct js *j, struct gr_object *o)
 {
     const struct gr_grammar *g = j->b->g;
     const struct gr_string *s = &g->strings[o->key];
+    uint32_t n_cols = g->classes[g->states[s->start].classes][255] + 1u;
     o->reach = gr_alloc(j->b, (size_t)s->n * o->n_words * sizeof *o->reach);
     o->open = gr_alloc(j->b, s->n);
     for (uint32_t i = 0; i < s->n; i++) {
@@ -367,12 +370,12 @@ static void find_reach(struct js *j, struct gr_object *o)
         changed = false;
         for (uint32_t i = s->n; i-- > 0;) {
             uint64_t *mine = o->reach + (size_t)i * o->n_words;
+            const uint32_t *row = g->trans + g->states[s->start + i].row;
             uint32_t last = 0;
-            for (unsigned c = 0; c < 256; c++) {
-                uint32_t next = gr_next(g, s->start + i, (uint8_t)c);
-                if (!next || next == last) continue;
-                last = next;
-                next -= s->start;
+            for (unsigned c = 0; c < n_cols; c++) {
+                if (!row[c] || row[c] == last) continue;
+                last = row[c];
+                uint32_t next = last - s->start;
                 const uint64_t *from = o->reach + (size_t)next * o->n_words;
                 for (uint32_t w = 0; w < o->n_words; w++) {
                     changed |= (from[w] & ~mine[w]) != 0;

@@ -23,13 +23,14 @@ static void emit(struct js *j, struct gr_nfa *a, const struct gr_node *n, uint32
     gr_pattern_emit(j->b, a, n, tag, search, start);
 }
 
-/* The texts as a tree of prefixes: sorted, they share their beginnings. */
-static struct gr_node *texts_node(struct js *j, const struct js_text *v, uint32_t n)
+static void emit_texts(struct js *j, struct gr_nfa *a, const struct js_atom *x, uint32_t tag,
+                       struct gr_list *start)
 {
-    struct gr_node *all = NULL;
-    for (uint32_t i = 0; i < n; i++)
-        all = gr_node_alt(j->b, all, gr_node_literal(j->b, v[i].s, v[i].n, false));
-    return all ? all : gr_node_new(j->b, GR_NEVER);
+    struct gr_word *words = gr_alloc(j->b, x->n_texts * sizeof *words);
+    for (uint32_t i = 0; i < x->n_texts; i++)
+        words[i] = (struct gr_word){x->texts[i].s, x->texts[i].n, tag};
+    uint32_t first = gr_nfa_words(j->b, a, words, x->n_texts);
+    GR_PUSH(j->b, start, first);
 }
 
 void js_emit_atom(struct js *j, struct gr_nfa *a, const struct js_atom *x, uint32_t tag,
@@ -37,7 +38,7 @@ void js_emit_atom(struct js *j, struct gr_nfa *a, const struct js_atom *x, uint3
 {
     switch (x->kind) {
     case JS_PATTERN: emit(j, a, x->tree, tag, x->search, start); break;
-    case JS_STRINGS: emit(j, a, texts_node(j, x->texts, x->n_texts), tag, false, start); break;
+    case JS_STRINGS: emit_texts(j, a, x, tag, start); break;
     default: {
         uint32_t max = x->max == GR_LEN_MANY ? GR_MANY : x->max;
         emit(j, a, gr_node_repeat(j->b, gr_node_any(j->b), x->min, max), tag, false, start);
@@ -106,26 +107,40 @@ static uint32_t build(struct js *j, const struct js_atoms *clauses, uint32_t n, 
 
 /* ---- lengths that remain ---- */
 
-/* Bytes that are not continuations begin a character. In a state either kind alone is possible. */
+/* The ways on from a state: each different target once, with whether a character begins. Bytes that
+ * are not continuations begin one; in a state either kind alone is possible. */
+struct ways {
+    const struct gr_grammar *g;
+    uint8_t begins[256]; /* by column */
+    uint32_t n_cols;
+};
+
+static struct ways ways_of(const struct gr_grammar *g, uint32_t start)
+{
+    struct ways w = {.g = g};
+    const uint8_t *class_of = g->classes[g->states[start].classes];
+    for (unsigned c = 256; c-- > 0;) w.begins[class_of[c]] = (c & 0xc0) != 0x80;
+    w.n_cols = class_of[255] + 1u;
+    return w;
+}
+
 static void shortest(struct js *j, struct gr_string *s)
 {
     const struct gr_grammar *g = j->b->g;
+    struct ways w = ways_of(g, s->start);
     for (uint32_t i = 0; i < s->n; i++)
         s->shortest[i] = g->states[s->start + i].label ? 0 : GR_LEN_MANY;
     for (bool changed = true; changed;) {
         changed = false;
         for (uint32_t i = s->n; i-- > 0;) {
-            uint32_t last = 0;
-            for (unsigned c = 0; c < 256; c++) {
-                uint32_t next = gr_next(g, s->start + i, (uint8_t)c);
-                if (!next || next == last) continue;
-                last = next;
-                uint32_t len = s->shortest[next - s->start];
-                if (len < GR_LEN_MANY && (c & 0xc0) != 0x80) len++;
+            const uint32_t *row = g->trans + g->states[s->start + i].row;
+            for (unsigned c = 0; c < w.n_cols; c++) {
+                uint32_t len = row[c] ? s->shortest[row[c] - s->start] : GR_LEN_MANY;
+                if (len < GR_LEN_MANY) len += w.begins[c];
                 if (len < s->shortest[i]) s->shortest[i] = len, changed = true;
             }
         }
-        gr_work(j->b, (uint64_t)s->n * 16);
+        gr_work(j->b, (uint64_t)s->n * w.n_cols / 4);
     }
 }
 
@@ -134,26 +149,26 @@ static void shortest(struct js *j, struct gr_string *s)
 static void longest(struct js *j, struct gr_string *s)
 {
     const struct gr_grammar *g = j->b->g;
+    struct ways w = ways_of(g, s->start);
     uint8_t *done = gr_alloc(j->b, s->n + 1);
     for (uint32_t i = 0; i < s->n; i++) s->longest[i] = GR_LEN_MANY;
     for (bool changed = true; changed;) {
         changed = false;
         for (uint32_t i = s->n; i-- > 0;) {
-            uint32_t most = 0, last = 0;
+            const uint32_t *row = g->trans + g->states[s->start + i].row;
+            uint32_t most = 0;
             bool known = !done[i];
-            for (unsigned c = 0; c < 256 && known; c++) {
-                uint32_t next = gr_next(g, s->start + i, (uint8_t)c);
-                if (!next || next == last) continue;
-                last = next;
-                known = done[next - s->start];
-                uint32_t len = s->longest[next - s->start] + ((c & 0xc0) != 0x80);
+            for (unsigned c = 0; c < w.n_cols && known; c++) {
+                if (!row[c]) continue;
+                known = done[row[c] - s->start];
+                uint32_t len = s->longest[row[c] - s->start] + w.begins[c];
                 if (len > most) most = len;
             }
             if (!known) continue;
             done[i] = 1, changed = true;
             s->longest[i] = most < GR_LEN_MANY ? most : GR_LEN_MANY - 1;
         }
-        gr_work(j->b, (uint64_t)s->n * 16);
+        gr_work(j->b, (uint64_t)s->n * w.n_cols / 4);
     }
 }
 
@@ -161,15 +176,16 @@ uint32_t js_add_string(struct js *j, uint32_t start, uint32_t n, uint32_t min, u
 {
     struct gr_grammar *g = j->b->g;
     struct gr_string s = {.start = start, .n = n, .min_len = min, .max_len = max};
+    bool lengths = min || max != GR_LEN_MANY;
     if (n > GR_MAX_STRING_STATES) gr_fail_limit(j->b, "a string's automaton");
-    for (uint32_t i = 0; i < g->n_strings; i++)
-        if (g->strings[i].start == start && g->strings[i].min_len == min &&
-            g->strings[i].max_len == max)
-            return i;
-    for (uint32_t i = 0; i < g->n_strings && !s.shortest; i++)
-        if (g->strings[i].start == start)
-            s.shortest = g->strings[i].shortest, s.longest = g->strings[i].longest;
-    if (!s.shortest) {
+    gr_work(j->b, g->n_strings / 2 + 1);
+    for (uint32_t i = 0; i < g->n_strings; i++) {
+        const struct gr_string *x = &g->strings[i];
+        if (x->start != start) continue;
+        if (x->min_len == min && x->max_len == max) return i;
+        if (x->shortest) s.shortest = x->shortest, s.longest = x->longest;
+    }
+    if (lengths && !s.shortest) {
         s.shortest = gr_alloc(j->b, n * sizeof *s.shortest);
         s.longest = gr_alloc(j->b, n * sizeof *s.longest);
         shortest(j, &s);
@@ -215,7 +231,10 @@ static void add(struct js *j, const struct js_atoms *clauses, uint32_t n, uint32
         if (j->b->g->strings[i].start == start) states = j->b->g->strings[i].n;
     uint32_t s = js_add_string(j, start, states, min, max);
     const struct gr_string *str = &j->b->g->strings[s];
-    if (str->shortest[0] > max || (str->longest[0] != GR_LEN_MANY && str->longest[0] < min)) return;
+    bool lengths = min || max != GR_LEN_MANY;
+    if (lengths &&
+        (str->shortest[0] > max || (str->longest[0] != GR_LEN_MANY && str->longest[0] < min)))
+        return;
     for (uint32_t i = 0; i < out->n; i++)
         if (out->v[i] == s) return;
     GR_PUSH(j->b, out, s);
