@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compiler/tok/token_trie.h"
 #include "ir/support/str.h"
 #include "runtime/text/jinja.h"
 
@@ -144,6 +145,12 @@ static bool put_tokenizer(struct section *s, const struct text_section_desc *d,
     if (!tok_build(s->arena, &d->vocab, s->sink, s->loc, &blob, &n)) return false;
     if (!fits(s, n)) return refuse(s, "the compiled tokenizer is too large");
     h->tokenizer = put(s, blob, n);
+    if (!h->vocab) return true;
+    const uint8_t *trie;
+    size_t n_trie;
+    token_trie_build(s->arena, blob, &trie, &n_trie);
+    if (!fits(s, n_trie)) return refuse(s, "the vocabulary's trie is too large");
+    h->trie = put(s, trie, n_trie);
     return true;
 }
 

@@ -5,7 +5,7 @@
  * plan's blob; infr_header says where. Little endian; every reference is an offset from the
  * section's start, which is 64-byte aligned.
  *
- *   struct infr_text_header | rows of templates | tokenizer block | compiled templates and strings,
+ *   struct infr_text_header | rows of templates | tokenizer block | trie | compiled templates and strings,
  * each 8-byte aligned
  *
  * A later minor version appends fields; header_bytes tells what the writer knew. Readers check
@@ -18,7 +18,7 @@
 
 #define INFR_TEXT_MAGIC 0x54585449u /* "ITXT" */
 #define INFR_TEXT_VERSION_MAJOR 1
-#define INFR_TEXT_VERSION_MINOR 0
+#define INFR_TEXT_VERSION_MINOR 1
 #define INFR_TEXT_MAX_TEMPLATES 64u
 
 struct infr_text_span {
@@ -66,6 +66,7 @@ struct infr_text_header {
     float temp, top_p, min_p, repeat_penalty;
     int32_t top_k;
     uint32_t pad2;
+    struct infr_text_span trie; /* runtime/abi/trie_format.h; none where the model gives no logits */
 };
 
 #endif

@@ -50,7 +50,7 @@ struct gr_string {
     uint32_t min_len, max_len; /* code points; GR_LEN_MANY: no end */
     uint32_t *shortest, *longest; /* [n] code points from a state to an accepting one; NULL: any
                                      length will do */
-    uint8_t *plain;               /* [n] any plain characters may follow and be the end */
+    uint8_t *plain; /* [n] any plain characters may follow, again and again */
 };
 #define GR_LEN_MANY 0xfffffu
 
@@ -72,6 +72,7 @@ struct gr_object {
     uint32_t n_classes;
     uint64_t *reach; /* [states of key][n_words] names that a key may become */
     uint8_t *open;   /* [states of key] it may become a key without a name */
+    uint8_t *plain;  /* [states of key] whatever plain characters follow, it stays open */
     uint32_t n_required, min, max;
     uint32_t n_wishes; /* each must be fulfilled by some key */
     bool distinct;     /* keys without a name are remembered, so that none counts twice */
@@ -122,8 +123,7 @@ struct gr_grammar {
     uint32_t n_arrays, cap_arrays;
     void *schemas; /* while it is compiled: what the JSON front end remembers */
 
-    bool needs_text; /* states keep the text so far */
-    struct gr_mask_cache *cache;
+    bool needs_text; /* what may follow depends on the text so far beside the configurations */
 };
 #define GR_NO_ROOT UINT32_MAX
 #define GR_NONE UINT32_MAX
@@ -245,6 +245,7 @@ struct gr_state {
     bool outside; /* a step reached an unknown parent */
     struct gr_list scratch[2];
     struct gr_list levels; /* of a walk over the trie: sets one after the other */
+    struct gr_masks *masks; /* of sets that were there before */
 };
 
 enum { GR_END = 0, GR_OUTSIDE = 1 };
@@ -277,8 +278,8 @@ struct gr_mark {
 struct gr_mark gr_mark_get(const struct gr_state *s);
 void gr_mark_drop(struct gr_state *s, struct gr_mark m);
 
-/* Room for a byte behind the text so far. */
-bool gr_text_reserve(struct gr_state *s);
+/* Room for more bytes behind the text so far. */
+bool gr_text_reserve(struct gr_state *s, uint32_t more);
 /* Where a run of code points from lo on ends whose UTF-8 bytes are ranges independent of each
  * other; at most hi. Neither end is a surrogate. */
 uint32_t gr_utf8_run_end(uint32_t lo, uint32_t hi);
@@ -287,7 +288,12 @@ uint64_t gr_json_hash(const uint8_t *text, size_t n);
 /* Of the text behind a string's opening quote: of what it means. */
 uint64_t gr_string_hash(const uint8_t *text, size_t n);
 
-void gr_mask_cache_destroy(struct gr_mask_cache *c);
+/* Can a key whose automaton is in this state still become one that fits the frame's object? */
+bool gr_key_alive(const struct gr_state *s, const struct gr_object *o, uint32_t frame,
+                  uint32_t state);
+/* Keys of the frame's object may still have names that it does not know. */
+bool gr_key_open(const struct gr_state *s, const struct gr_object *o, uint32_t frame);
+void gr_masks_destroy(struct gr_masks *m);
 
 static inline uint64_t gr_mix(uint64_t h)
 {

@@ -236,6 +236,21 @@ static bool key_alive(const struct gr_object *o, const uint64_t *w, uint32_t sta
     return false;
 }
 
+bool gr_key_alive(const struct gr_state *s, const struct gr_object *o, uint32_t frame,
+                  uint32_t state)
+{
+    return key_alive(o, record(s, gr_frame_unpack(s->configs[frame].data).record), state);
+}
+
+bool gr_key_open(const struct gr_state *s, const struct gr_object *o, uint32_t frame)
+{
+    const uint64_t *w = record(s, gr_frame_unpack(s->configs[frame].data).record);
+    uint32_t room = o->max == GR_LEN_MANY ? GR_LEN_MANY : o->max - keys_so_far(w);
+    uint32_t left = required_left(o, w);
+    bool wish = wishes_left(o, w);
+    return room > left + wish || (wish && room > left);
+}
+
 static bool class_fits(const struct gr_object *o, const struct gr_key_class *k, const uint64_t *w)
 {
     uint32_t room = o->max == GR_LEN_MANY ? GR_LEN_MANY : o->max - keys_so_far(w);

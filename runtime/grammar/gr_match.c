@@ -37,9 +37,9 @@ bool gr_list_push(struct gr_state *s, struct gr_list *l, uint32_t x)
     return true;
 }
 
-bool gr_text_reserve(struct gr_state *s)
+bool gr_text_reserve(struct gr_state *s, uint32_t more)
 {
-    return grow(s, (void **)&s->text, s->n_text + 1, &s->cap_text, 1);
+    return grow(s, (void **)&s->text, s->n_text + more, &s->cap_text, 1);
 }
 
 static uint32_t config_hash(uint32_t where, uint64_t data, uint32_t parent)
@@ -288,6 +288,7 @@ void gr_state_destroy(struct gr_state *s)
     free(s->scratch[0].v);
     free(s->scratch[1].v);
     free(s->levels.v);
+    gr_masks_destroy(s->masks);
     free(s);
 }
 
@@ -353,7 +354,7 @@ static size_t walk(struct gr_state *s, struct gr_list *set, const char *bytes, s
         struct gr_list *to = &s->scratch[0];
         to->n = 0;
         if (s->n_text >= s->g->o.max_text_bytes) return i;
-        if (!gr_text_reserve(s)) return i;
+        if (!gr_text_reserve(s, 1)) return i;
         s->text[s->n_text] = (uint8_t)bytes[i];
         gr_step(s, set, (uint8_t)bytes[i], to);
         if (s->failed || !to->n) return i;
@@ -415,7 +416,7 @@ static int only_byte(struct gr_state *s, const struct gr_list *set)
         struct gr_mark m = gr_mark_get(s);
         struct gr_list *to = &s->scratch[0];
         to->n = 0;
-        if (!gr_text_reserve(s)) return -1;
+        if (!gr_text_reserve(s, 1)) return -1;
         s->text[s->n_text] = (uint8_t)c;
         gr_step(s, set, (uint8_t)c, to);
         bool fits = to->n > 0 && !s->failed;

@@ -5,6 +5,7 @@
  *
  *   gr_compile(GR_JSON_SCHEMA, text, n, NULL, &grammar, &error)
  *   gr_state_create(grammar, &state)
+ *   gr_mask(state, vocab, bits)      which tokens may follow
  *   gr_advance(state, bytes, n)      the token that was drawn
  *   gr_is_accepting(state)           may the text end here?
  *
@@ -66,6 +67,7 @@ struct gr_error {
 
 struct gr_grammar;
 struct gr_state;
+struct gr_vocab;
 
 /* False: *out_error says why. options may be NULL. */
 bool gr_compile(enum gr_kind kind, const char *text, size_t n, const struct gr_options *options,
@@ -88,6 +90,22 @@ bool gr_is_accepting(struct gr_state *s);
 bool gr_is_finished(struct gr_state *s);
 /* The bytes that must follow whatever is drawn, at most cap of them; returns how many. */
 size_t gr_forced(struct gr_state *s, char *out, size_t cap);
+
+/* ---- tokens ---- */
+
+/* A view of a token trie (runtime/abi/trie_format.h) with what is derived from it; the blob must
+ * outlive it. NULL: damaged, or no memory. */
+struct gr_vocab *gr_vocab_create(const void *trie, size_t n_bytes);
+void gr_vocab_destroy(struct gr_vocab *v);
+/* Bits a mask has. */
+uint32_t gr_vocab_tokens(const struct gr_vocab *v);
+
+/*
+ * Sets bit i where token i may follow; others are cleared. (vocab + 63) / 64 words. Tokens without
+ * text (control tokens) are never set: the caller adds the end-of-text tokens where
+ * gr_is_accepting. False without memory.
+ */
+bool gr_mask(struct gr_state *s, struct gr_vocab *v, uint64_t *bits);
 
 /* 128 bits that tell compiled grammars apart: for the caller's cache. */
 void gr_hash(enum gr_kind kind, const char *text, size_t n, const struct gr_options *options,

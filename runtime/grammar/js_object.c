@@ -398,4 +398,8 @@ void js_object_finish(struct js *j, struct gr_object *o)
         if (k->possible && k->name != GR_NO_NAME) gr_bit_set(o->allowed, k->name);
     }
     find_reach(j, o);
+    const struct gr_string *keys = &j->b->g->strings[o->key];
+    o->plain = gr_alloc(j->b, keys->n);
+    memcpy(o->plain, o->open, keys->n);
+    if (o->open[0]) js_find_plain(j, keys, o->plain);
 }

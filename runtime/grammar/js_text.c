@@ -196,6 +196,56 @@ uint32_t js_add_string(struct js *j, uint32_t start, uint32_t n, uint32_t min, u
     return g->n_strings++;
 }
 
+/* ---- plain characters ---- */
+
+/* Where in a character a state of an automaton of whole characters is. */
+enum { BETWEEN, NEED_1, NEED_2, NEED_3, AFTER_E0, AFTER_ED, AFTER_F0, AFTER_F4, N_PHASES };
+
+static unsigned next_phase(unsigned phase, unsigned c)
+{
+    unsigned lo = phase == AFTER_E0 ? 0xa0 : phase == AFTER_F0 ? 0x90 : 0x80;
+    unsigned hi = phase == AFTER_ED ? 0x9f : phase == AFTER_F4 ? 0x8f : 0xbf;
+    if (phase != BETWEEN) {
+        if (c < lo || c > hi) return N_PHASES;
+        if (phase == NEED_1) return BETWEEN;
+        return phase == NEED_3 || phase == AFTER_F0 || phase == AFTER_F4 ? NEED_2 : NEED_1;
+    }
+    if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\') return BETWEEN;
+    if (c < 0xc2 || c > 0xf4) return N_PHASES;
+    if (c < 0xe0) return NEED_1;
+    if (c < 0xf0) return c == 0xe0 ? AFTER_E0 : c == 0xed ? AFTER_ED : NEED_2;
+    return c == 0xf0 ? AFTER_F0 : c == 0xf4 ? AFTER_F4 : NEED_3;
+}
+
+/* plain[i] is 1 where i is possible at all, and becomes 0 where some plain character leads out of
+ * the possible ones. */
+void js_find_plain(struct js *j, const struct gr_string *s, uint8_t *plain)
+{
+    const struct gr_grammar *g = j->b->g;
+    uint8_t *phase = gr_alloc(j->b, s->n);
+    memset(phase, N_PHASES, s->n);
+    phase[0] = BETWEEN;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t i = 0; i < s->n; i++) {
+            if (phase[i] == N_PHASES) continue;
+            bool all = plain[i];
+            for (unsigned c = 0; c < 256; c++) {
+                unsigned p = next_phase(phase[i], c);
+                uint32_t next = p == N_PHASES ? 0 : gr_next(g, s->start + i, (uint8_t)c);
+                if (p == N_PHASES) continue;
+                if (!next || !plain[next - s->start]) all = false;
+                if (next && phase[next - s->start] == N_PHASES)
+                    phase[next - s->start] = (uint8_t)p, changed = true;
+            }
+            changed |= plain[i] && !all;
+            plain[i] = all;
+        }
+        gr_work(j->b, (uint64_t)s->n * 16);
+    }
+    for (uint32_t i = 0; i < s->n; i++) plain[i] &= phase[i] == BETWEEN;
+}
+
 /* ---- strings of a place ---- */
 
 /* What the same atoms made before. */

@@ -171,10 +171,18 @@ void gr_schema_finish(struct gr_build *b)
     struct js *j = g->schemas;
     if (!j) return;
     find_possible(b);
+    for (uint32_t i = 0; i < g->n_strings; i++) {
+        struct gr_string *x = &g->strings[i];
+        x->plain = gr_alloc(b, x->n);
+        memset(x->plain, 1, x->n);
+        js_find_plain(j, x, x->plain);
+    }
     for (uint32_t i = 0; i < g->n_objects; i++) js_object_finish(j, &g->objects[i]);
     for (uint32_t i = 0; i < g->n_arrays; i++) js_array_finish(j, &g->arrays[i]);
     for (uint32_t i = 0; i < g->n_values; i++) find_first(g, &g->values[i]);
     if (g->root_value != GR_NO_ROOT && !g->values[g->root_value].possible)
         js_fail(j, j->schemas.v[0], NULL, "no value at all fits the schema");
+    g->needs_text = j->unique;
+    for (uint32_t i = 0; i < g->n_objects; i++) g->needs_text |= g->objects[i].distinct;
     g->schemas = NULL;
 }

@@ -29,7 +29,7 @@ static bool numbers_ok(const struct infr_text_header *h)
     uint64_t rows = (uint64_t)h->n_templates * sizeof(struct infr_text_template);
     return h->n_templates <= INFR_TEXT_MAX_TEMPLATES && h->templates % 8 == 0 &&
            rows <= h->total_bytes && h->templates <= h->total_bytes - rows &&
-           span_ok(h, h->tokenizer) && h->vocab <= TOK_MAX_TOKENS && h->page_tokens <= 1u << 16 &&
+           span_ok(h, h->tokenizer) && span_ok(h, h->trie) && h->vocab <= TOK_MAX_TOKENS && h->page_tokens <= 1u << 16 &&
            h->ctx_train <= INT32_MAX && h->window <= INT32_MAX && h->pooling < INFR_POOLING_COUNT &&
            h->embedding_dims <= 1u << 24;
 }
