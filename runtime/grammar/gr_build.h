@@ -78,6 +78,7 @@ enum gr_node_kind {
     GR_ALT,    /* left | right */
     GR_REPEAT, /* left{min,max} */
     GR_CALL,   /* rule `index`; with GR_CALL_JSON set a JSON value */
+    GR_TABLE,  /* what the automaton in table accepts */
     GR_BEGIN,  /* ^ and $: only in patterns */
     GR_FINISH,
 };
@@ -89,6 +90,14 @@ struct gr_node {
     struct gr_set set;
     uint32_t min, max; /* of a repetition; of bytes */
     uint32_t index;
+    const struct gr_table *table;
+};
+
+/* A deterministic automaton over bytes, from state 0; target 0 is nowhere, else a state + 1. */
+struct gr_table {
+    uint32_t n;
+    uint16_t (*target)[256];
+    bool *accepts;
 };
 
 struct gr_node *gr_node_new(struct gr_build *b, enum gr_node_kind kind);
@@ -187,8 +196,10 @@ void gr_rules_finish(struct gr_build *b, struct gr_rules *r, uint32_t root);
 void gr_gbnf(struct gr_build *b, const char *text, size_t n);
 void gr_lark(struct gr_build *b, const char *text, size_t n);
 void gr_structural_tag(struct gr_build *b, const char *text, size_t n);
-/* A value of the schema; the number of a value node. */
+/* Parses; fails with the place. */
 struct jinja_value;
+const struct jinja_value *gr_read_json(struct gr_build *b, const char *text, size_t n, size_t base);
+/* A value of the schema; the number of a value node. */
 uint32_t gr_schema(struct gr_build *b, const struct jinja_value *schema);
 /* After the last schema: what every node can still be, laid out for use. */
 void gr_schema_finish(struct gr_build *b);

@@ -26,11 +26,12 @@ static struct gr_options with_defaults(const struct gr_options *given)
 
 /* ---- small front ends ---- */
 
-static const struct jinja_value *read_json(struct gr_build *b, const char *text, size_t n)
+const struct jinja_value *gr_read_json(struct gr_build *b, const char *text, size_t n, size_t base)
 {
     struct jinja_value *v = gr_alloc(b, sizeof *v);
     struct json_read_error e;
-    if (!json_read(b->arena, text, n, v, &e)) gr_fail(b, e.offset_bytes, "JSON: %s", e.message);
+    if (!json_read(b->arena, text, n, v, &e)) 
+        gr_fail(b, base + e.offset_bytes, "JSON: %s", e.message);
     return v;
 }
 
@@ -44,7 +45,7 @@ static void finish_single(struct gr_build *b, struct gr_node *body)
 
 static void compile_choice(struct gr_build *b, const char *text, size_t n)
 {
-    const struct jinja_value *v = read_json(b, text, n);
+    const struct jinja_value *v = gr_read_json(b, text, n, 0);
     struct gr_node *all = NULL;
     if (v->kind != JINJA_LIST || !v->u.list->count)
         gr_fail(b, 0, "a choice is a JSON array of strings, at least one");
@@ -114,10 +115,12 @@ static void compile(struct gr_build *b, enum gr_kind kind, const char *text, siz
     case GR_REGEX: compile_regex(b, text, n); break;
     case GR_CHOICE: compile_choice(b, text, n); break;
     case GR_GBNF: gr_gbnf(b, text, n); break;
-    case GR_JSON_SCHEMA: b->g->root_value = gr_schema(b, read_json(b, text, n)); break;
+    case GR_LARK: gr_lark(b, text, n); break;
+    case GR_STRUCTURAL_TAG: gr_structural_tag(b, text, n); break;
+    case GR_JSON_SCHEMA: b->g->root_value = gr_schema(b, gr_read_json(b, text, n, 0)); break;
     case GR_JSON_OBJECT: {
         static const char any[] = "{\"type\": \"object\"}";
-        b->g->root_value = gr_schema(b, read_json(b, any, sizeof any - 1));
+        b->g->root_value = gr_schema(b, gr_read_json(b, any, sizeof any - 1, 0));
         break;
     }
     }

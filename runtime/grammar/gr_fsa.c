@@ -77,6 +77,23 @@ static uint32_t emit_set(struct gr_build *b, struct gr_nfa *a, const struct gr_s
     return all;
 }
 
+static uint32_t emit_table(struct gr_build *b, struct gr_nfa *a, const struct gr_table *t,
+                           uint32_t next)
+{
+    uint32_t first = a->n;
+    for (uint32_t i = 0; i < t->n; i++) add_split(b, a, t->accepts[i] ? next : GR_NONE, GR_NONE);
+    for (uint32_t i = 0; i < t->n; i++) {
+        uint32_t ways = GR_NONE;
+        for (unsigned c = 0, end; c < 256; c = end) {
+            uint16_t to = t->target[i][c];
+            for (end = c + 1; end < 256 && t->target[i][end] == to;) end++;
+            if (to) ways = add_split(b, a, add_range(b, a, c, end - 1, first + to - 1), ways);
+        }
+        a->v[first + i].b = ways;
+    }
+    return first;
+}
+
 static uint32_t emit_repeat(struct gr_build *b, struct gr_nfa *a, const struct gr_node *n,
                             uint32_t next)
 {
@@ -120,6 +137,7 @@ uint32_t gr_nfa_emit(struct gr_build *b, struct gr_nfa *a, const struct gr_node 
         return add_split(b, a, gr_nfa_emit(b, a, n, next), all);
     }
     case GR_REPEAT: return emit_repeat(b, a, n, next);
+    case GR_TABLE: return emit_table(b, a, n->table, next);
     case GR_CALL: return emit_call(b, a, n, next);
     case GR_BEGIN: return add_range(b, a, BEGIN_BYTE, BEGIN_BYTE, next);
     case GR_FINISH: return add_range(b, a, FINISH_BYTE, FINISH_BYTE, next);

@@ -27,26 +27,36 @@ static bool length_fits(const struct gr_string *str, uint32_t state, uint32_t co
            (str->longest[state] == GR_LEN_MANY || count + str->longest[state] >= str->min_len);
 }
 
-/* Bytes x[i..n) .. y[i..n) from the state: can one of them go on? */
-static bool bytes_alive(const struct gr_grammar *g, const struct gr_string *str, uint32_t state,
-                        const uint8_t *x, const uint8_t *y, unsigned n, uint32_t count)
+static bool key_alive(const struct gr_object *o, const uint64_t *w, uint32_t state);
+
+struct text_step {
+    const struct gr_grammar *g;
+    const struct gr_string *str;
+    struct gr_text_at t;
+    const struct gr_object *key_of; /* a key of this object, whose record is w; NULL: a string */
+    const uint64_t *w;
+};
+
+/* Bytes lo[0..n) .. hi[0..n) from the state: can one of them go on? */
+static bool bytes_alive(const struct text_step *x, uint32_t state, const uint8_t *lo,
+                        const uint8_t *hi, unsigned n, uint32_t count)
 {
     uint32_t last = 0;
-    if (!n) return length_fits(str, state - str->start, count);
-    for (unsigned b = x[0]; b <= y[0]; b++) {
-        uint32_t next = gr_next(g, state, (uint8_t)b);
+    if (!n && x->key_of) return key_alive(x->key_of, x->w, state - x->str->start);
+    if (!n) return length_fits(x->str, state - x->str->start, count);
+    for (unsigned b = lo[0]; b <= hi[0]; b++) {
+        uint32_t next = gr_next(x->g, state, (uint8_t)b);
         if (!next || next == last) continue;
-        if (bytes_alive(g, str, next, x + 1, y + 1, n - 1, count)) return true;
+        if (bytes_alive(x, next, lo + 1, hi + 1, n - 1, count)) return true;
         last = next;
     }
     return false;
 }
 
-/* Is there a character lo..hi that the string may go on with, as number `count`? */
-static bool range_alive(const struct gr_grammar *g, const struct gr_string *str, uint32_t state,
-                        uint32_t lo, uint32_t hi, uint32_t count)
+/* Is there a character lo..hi that the text may go on with, as number `count`? */
+static bool range_alive(const struct text_step *x, uint32_t lo, uint32_t hi, uint32_t count)
 {
-    uint8_t x[4], y[4];
+    uint8_t first[4], last[4];
     for (uint32_t end; lo <= hi; lo = end + 1) {
         end = hi;
         if (lo >= 0xd800 && lo <= 0xdfff) {
@@ -55,21 +65,14 @@ static bool range_alive(const struct gr_grammar *g, const struct gr_string *str,
         }
         if (lo < 0xd800 && end > 0xd7ff) end = 0xd7ff;
         end = gr_utf8_run_end(lo, end);
-        unsigned n = utf8_put(x, lo);
-        utf8_put(y, end);
-        if (bytes_alive(g, str, str->start + state, x, y, n, count)) return true;
+        unsigned n = utf8_put(first, lo);
+        utf8_put(last, end);
+        if (bytes_alive(x, x->str->start + x->t.state, first, last, n, count)) return true;
     }
     return false;
 }
 
-struct text_step {
-    const struct gr_grammar *g;
-    const struct gr_string *str;
-    struct gr_text_at t;
-    bool key; /* counts bytes, and has no length to keep */
-};
-
-static uint32_t count_after(const struct text_step *x) { return x->key ? 0 : x->t.count + 1; }
+static uint32_t count_after(const struct text_step *x) { return x->key_of ? 0 : x->t.count + 1; }
 
 static enum verdict feed(struct text_step *x, uint32_t c)
 {
@@ -80,7 +83,7 @@ static enum verdict feed(struct text_step *x, uint32_t c)
         if (!(state = gr_next(x->g, state, bytes[i]))) return DEAD;
     x->t.state = state - x->str->start;
     x->t.phase = GR_TEXT_PLAIN, x->t.hex = x->t.high = 0;
-    if (x->key) return GOES_ON;
+    if (x->key_of) return GOES_ON;
     x->t.count += x->str->shortest != NULL;
     return length_fits(x->str, x->t.state, x->t.count) ? GOES_ON : DEAD;
 }
@@ -90,12 +93,12 @@ static enum verdict plain_byte(struct text_step *x, uint8_t byte)
     if (byte == '"') return CLOSED;
     if (byte == '\\') {
         x->t.phase = GR_TEXT_BACKSLASH;
-        return range_alive(x->g, x->str, x->t.state, 0, 0x10ffff, count_after(x)) ? GOES_ON : DEAD;
+        return range_alive(x, 0, 0x10ffff, count_after(x)) ? GOES_ON : DEAD;
     }
     uint32_t next = byte < 0x20 ? 0 : gr_next(x->g, x->str->start + x->t.state, byte);
     if (!next) return DEAD;
     x->t.state = next - x->str->start;
-    if (x->key) return GOES_ON;
+    if (x->key_of) return GOES_ON;
     x->t.count += x->str->shortest && (byte & 0xc0) != 0x80;
     return length_fits(x->str, x->t.state, x->t.count) ? GOES_ON : DEAD;
 }
@@ -104,11 +107,11 @@ static enum verdict plain_byte(struct text_step *x, uint8_t byte)
 static bool hex_alive(const struct text_step *x, uint32_t hex, unsigned left)
 {
     uint32_t lo = hex << 4 * left, hi = lo + (1u << 4 * left) - 1;
-    if (range_alive(x->g, x->str, x->t.state, lo, hi, count_after(x))) return true;
+    if (range_alive(x, lo, hi, count_after(x))) return true;
     if (hi < 0xd800 || lo > 0xdbff) return false;
     if (lo < 0xd800) lo = 0xd800;
     if (hi > 0xdbff) hi = 0xdbff;
-    return range_alive(x->g, x->str, x->t.state, 0x10000 + ((lo - 0xd800) << 10),
+    return range_alive(x, 0x10000 + ((lo - 0xd800) << 10),
                        0x10000 + ((hi - 0xd800) << 10) + 0x3ff, count_after(x));
 }
 
@@ -133,7 +136,7 @@ static enum verdict hex_byte(struct text_step *x, uint8_t byte)
         if (got == 4) return feed(x, base + (hex - 0xdc00));
         if (least < 0xdc00) least = 0xdc00;
         if (most > 0xdfff) most = 0xdfff;
-        if (!range_alive(x->g, x->str, x->t.state, base + least - 0xdc00, base + most - 0xdc00,
+        if (!range_alive(x, base + least - 0xdc00, base + most - 0xdc00,
                          count_after(x)))
             return DEAD;
     } else if (got == 4 && (hex < 0xd800 || hex > 0xdfff)) {
@@ -178,7 +181,7 @@ static void step_string(struct gr_state *s, uint32_t c, uint8_t byte, struct gr_
     const struct gr_config *x = &s->configs[c];
     uint32_t where = x->where, parent = x->parent;
     const struct gr_string *str = &s->g->strings[gr_number_of(where)];
-    struct text_step t = {s->g, str, gr_text_unpack(x->data), false};
+    struct text_step t = {s->g, str, gr_text_unpack(x->data), NULL, NULL};
     enum verdict v = text_byte(&t, byte);
     if (v == GOES_ON) gr_add(s, where, gr_text_pack(t.t), parent, to);
     if (v == CLOSED && s->g->states[str->start + t.t.state].label && t.t.count >= str->min_len)
@@ -313,25 +316,13 @@ static void finish_key(struct gr_state *s, uint32_t number, uint32_t frame, stru
     }
 }
 
-/* A backslash can be the beginning of any character: one of them must lead on. */
-static bool key_goes_on(const struct gr_grammar *g, const struct gr_object *o, const uint64_t *w,
-                        uint32_t state)
-{
-    const struct gr_string *str = &g->strings[o->key];
-    for (unsigned b = 0; b < 256; b++) {
-        uint32_t next = gr_next(g, str->start + state, (uint8_t)b);
-        if (next && key_alive(o, w, next - str->start)) return true;
-    }
-    return false;
-}
-
 static void step_key(struct gr_state *s, uint32_t c, uint8_t byte, struct gr_list *to)
 {
     const struct gr_config *x = &s->configs[c];
     uint32_t where = x->where, frame = x->parent, number = gr_number_of(where);
     const struct gr_object *o = &s->g->objects[number];
-    struct text_step t = {s->g, &s->g->strings[o->key], gr_text_unpack(x->data), true};
     const uint64_t *w = record(s, gr_frame_unpack(s->configs[frame].data).record);
+    struct text_step t = {s->g, &s->g->strings[o->key], gr_text_unpack(x->data), o, w};
     uint32_t length = t.t.count;
     switch (text_byte(&t, byte)) {
     case DEAD: return;
@@ -341,7 +332,6 @@ static void step_key(struct gr_state *s, uint32_t c, uint8_t byte, struct gr_lis
     t.t.count = length < GR_LEN_MANY ? length + 1 : length;
     if (!o->distinct) t.t.count = 0; /* nobody asks: equal states stay equal */
     if (t.t.phase == GR_TEXT_PLAIN && !key_alive(o, w, t.t.state)) return;
-    if (t.t.phase == GR_TEXT_BACKSLASH && !key_goes_on(s->g, o, w, t.t.state)) return;
     gr_add(s, where, gr_text_pack(t.t), frame, to);
 }
 

@@ -228,7 +228,6 @@ static bool simplify(const struct gr_state *s, uint32_t c, struct level *l)
     }
     if (kind != GR_AT_STRING && kind != GR_AT_KEY) return false;
     struct gr_text_at t = gr_text_unpack(x->data);
-    if (kind == GR_AT_KEY && s->g->objects[gr_number_of(x->where)].distinct) return false;
     l->how = kind == GR_AT_STRING ? A_STRING : A_KEY;
     l->state = t.state, l->count = t.count;
     return t.phase == GR_TEXT_PLAIN;
@@ -292,7 +291,10 @@ static bool step(struct walk *w, const struct level *from, uint8_t byte, struct 
     if (!next) return false;
     *to = *from;
     to->state = next -= str->start;
-    if (from->how == A_KEY) return gr_key_alive(s, o, from->parent, next);
+    if (from->how == A_KEY) {
+        to->count += o->distinct;
+        return gr_key_alive(s, o, from->parent, next);
+    }
     if (!str->shortest) return true;
     to->count += (byte & 0xc0) != 0x80;
     return to->count <= str->max_len && to->count + str->shortest[next] <= str->max_len &&

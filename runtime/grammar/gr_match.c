@@ -430,11 +430,12 @@ static int only_byte(struct gr_state *s, const struct gr_list *set)
 
 bool gr_is_finished(struct gr_state *s)
 {
+    if (!gr_is_accepting(s)) return false;
     for (unsigned c = 0; c < 256; c++) {
         char byte = (char)c;
         if (gr_try(s, &byte, 1)) return false;
     }
-    return gr_is_accepting(s);
+    return true;
 }
 
 size_t gr_forced(struct gr_state *s, char *out, size_t cap)

@@ -62,6 +62,7 @@ static bool is_nullable(const struct gr_rules *r, const struct gr_node *n)
             return is_nullable(r, n);
         case GR_REPEAT: return n->min == 0 || is_nullable(r, n->left);
         case GR_CALL: return !(n->index & GR_CALL_JSON) && r->v[n->index].nullable;
+        case GR_TABLE: return n->table->accepts[0];
         case GR_BEGIN:
         case GR_FINISH: return true;
         case GR_CAT:
@@ -137,7 +138,9 @@ static uint32_t full_size(struct gr_build *b, struct gr_rules *r, const struct g
     } else if (n->kind == GR_CALL) {
         sum += n->index & GR_CALL_JSON ? 1 : rule_size(b, r, n->index, height + 1);
     } else {
-        sum += n->kind == GR_CHARS ? 1 + n->set.n / 4 : 1;
+        sum += n->kind == GR_CHARS   ? 1 + n->set.n / 4
+               : n->kind == GR_TABLE ? 2 * (uint64_t)n->table->n
+                                     : 1;
     }
     return sum > MAX_INLINE ? MAX_INLINE + 1 : (uint32_t)sum;
 }

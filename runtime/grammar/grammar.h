@@ -34,6 +34,8 @@ enum gr_kind {
     GR_REGEX,       /* the whole text matches */
     GR_GBNF,        /* llama.cpp's notation, from the rule `root` */
     GR_CHOICE,      /* a JSON array of strings: one of them */
+    GR_LARK,        /* Lark's EBNF, from the rule `start` */
+    GR_STRUCTURAL_TAG, /* free text with tagged parts (docs/structured-output.md) */
 };
 
 /* How JSON may be spaced out. */

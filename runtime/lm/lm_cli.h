@@ -21,6 +21,8 @@ struct lm_cli {
     bool no_normalize, seed_given, ctx_given, temp_given, top_k_given, top_p_given, min_p_given,
         repeat_given, predict_given, all_rows, raw, warm;
     const char *trace; /* profile: file for one, NULL: none */
+    const char *json_schema, *grammar, *regex;
+    bool json_object;
     const char *prompt, *file, *system, *template_name, *template_args, *pooling;
     int64_t predict, min_tokens, logprobs, chunk, ctx, kv_memory, keep, choices, bench_prompt,
         batch, repeat, stride, preempt;
@@ -98,10 +100,14 @@ struct lm_request_lists {
     uint32_t *stop_tokens;
     struct lm_bias *biases;
     struct lm_breaker *breakers;
+    struct gr_vocab *vocab;
+    struct gr_grammar *grammar;
+    struct gr_state *state;
     void *memory;
 };
 int lm_cli_request(struct lm_cli *c, const struct lm_open *x, struct lm_request_desc *d,
                    struct lm_request_lists *lists);
+void lm_cli_lists_deinit(struct lm_request_lists *lists);
 /* Sampling as the model's makers recommend and the options say; draws a seed where none is given.
  */
 void lm_cli_sampling(struct lm_cli *c, const struct lm_text *t);

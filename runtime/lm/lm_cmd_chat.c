@@ -156,7 +156,7 @@ static int answer(struct chat *h)
     if (h->n_answer && !h->no_memory &&
         lm_chat_add(&h->conversation, "assistant", h->answer, h->n_answer, &st))
         code = cli_error(&st);
-    free(lists.memory);
+    lm_cli_lists_deinit(&lists);
     free(ids);
     return code;
 }

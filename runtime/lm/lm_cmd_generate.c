@@ -253,7 +253,7 @@ static int generate(struct lm_cli *c, struct lm_open *x, const uint32_t *ids, si
         free(a[i].text);
     }
     free(a);
-    free(lists.memory);
+    lm_cli_lists_deinit(&lists);
     return code;
 }
 

@@ -19,6 +19,7 @@
 #ifndef INFC_RUNTIME_LM_GENERATE_H
 #define INFC_RUNTIME_LM_GENERATE_H
 
+#include "runtime/grammar/grammar.h"
 #include "runtime/lm/lm_model.h"
 #include "runtime/lm/lm_sampler.h"
 #include "runtime/lm/lm_stop.h"
@@ -72,6 +73,10 @@ struct lm_request_desc {
     bool prompt_logprobs;
     enum lm_on_full on_full;
     uint32_t n_keep;
+    /* What the answer must be: a state, which is copied (its grammar must outlive the request), and
+     * the vocabulary's trie. The answer ends where the grammar does; min_tokens does not hold then. */
+    const struct gr_state *grammar; /* NULL: anything */
+    struct gr_vocab *grammar_vocab;
     lm_event_fn *on_event; /* may cancel requests, not submit or destroy any */
     void *user;
 };

@@ -17,6 +17,8 @@ struct lm_request {
     uint32_t *banned; /* stop tokens, then those that end generation */
     size_t n_stop_tokens, n_banned;
     struct lm_logprob *top;
+    struct gr_state *grammar; /* after the tokens so far; NULL: none */
+    uint64_t *allowed;        /* [vocab bits] */
     enum lm_state state;
     enum lm_finish finish;
     const char *error;

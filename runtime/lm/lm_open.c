@@ -169,6 +169,52 @@ static int take_lists(struct lm_cli *c, struct lm_request_lists *l)
     return INFR_OK;
 }
 
+void lm_cli_lists_deinit(struct lm_request_lists *l)
+{
+    gr_state_destroy(l->state);
+    gr_destroy(l->grammar);
+    gr_vocab_destroy(l->vocab);
+    free(l->memory);
+}
+
+/* The file of the option that has one. */
+static int read_grammar(struct lm_cli *c, enum gr_kind *kind, struct rt_bytes *text)
+{
+    const char *path = c->json_schema ? c->json_schema : c->grammar;
+    struct infr_status st;
+    *text = (struct rt_bytes){0};
+    *kind = c->json_object   ? GR_JSON_OBJECT
+            : c->json_schema ? GR_JSON_SCHEMA
+            : c->regex       ? GR_REGEX
+                             : GR_GBNF;
+    size_t n = c->grammar ? strlen(c->grammar) : 0;
+    if (n > 5 && !strcmp(c->grammar + n - 5, ".lark")) *kind = GR_LARK;
+    if (!path) return INFR_OK;
+    return rt_file_read(path, text, &st) ? cli_error(&st) : INFR_OK;
+}
+
+static int take_grammar(struct lm_cli *c, const struct lm_open *x, struct lm_request_lists *l)
+{
+    int given = !!c->json_schema + !!c->grammar + !!c->regex + c->json_object, code;
+    struct rt_bytes file;
+    struct infr_status st;
+    struct gr_error e;
+    enum gr_kind kind;
+    if (!given) return INFR_OK;
+    if (given > 1)
+        return cli_usage("give one of --json-schema, --json-object, --grammar and --regex");
+    if ((code = read_grammar(c, &kind, &file))) return code;
+    const char *text = c->regex ? c->regex : file.n ? (const char *)file.data : "";
+    size_t n = c->regex ? strlen(c->regex) : file.n;
+    bool ok = gr_compile(kind, text, n, NULL, &l->grammar, &e);
+    free(file.data);
+    if (!ok && e.pointer[0]) return cli_usage("the schema, %s: %s", e.pointer, e.message);
+    if (!ok) return cli_usage("the grammar, byte %zu: %s", e.offset, e.message);
+    if (lm_text_vocab(&x->text, &l->vocab, &st)) return cli_error(&st);
+    l->state = gr_state_create(l->grammar);
+    return l->state ? INFR_OK : cli_usage("no memory for the grammar");
+}
+
 int lm_cli_request(struct lm_cli *c, const struct lm_open *x, struct lm_request_desc *d,
                    struct lm_request_lists *l)
 {
@@ -182,6 +228,7 @@ int lm_cli_request(struct lm_cli *c, const struct lm_open *x, struct lm_request_
     l->biases = (struct lm_bias *)(void *)p, p += c->biases.n * sizeof *l->biases;
     l->stop_tokens = (uint32_t *)(void *)p;
     int code = take_lists(c, l);
+    if (!code) code = take_grammar(c, x, l);
     if (code) return code;
     lm_request_desc_init(d);
     d->sampling = c->sampling;
@@ -194,6 +241,7 @@ int lm_cli_request(struct lm_cli *c, const struct lm_open *x, struct lm_request_
     d->ignore_eos = c->ignore_eos, d->show_special = c->show_special;
     d->n_logprobs = (int)c->logprobs, d->prompt_logprobs = c->prompt_logprobs;
     if (c->prompt_logprobs && d->n_logprobs < 0) d->n_logprobs = 0;
+    d->grammar = l->state, d->grammar_vocab = l->vocab;
     d->on_full = c->on_full;
     d->n_keep = c->keep >= 0 ? (uint32_t)c->keep : tok_wants(&x->text.tok, TOK_F_ADD_BOS);
     return INFR_OK;

@@ -7,6 +7,10 @@
 #include "runtime/lm/lm_generate_internal.h"
 #include "runtime/status.h"
 
+static const char NO_WAY_ON[] =
+    "the grammar has no way on from here: no token of the vocabulary fits";
+static const char NO_MASK[] =
+    "no memory for the grammar, or the answer is too ambiguous or too long for it";
 static const char NOT_A_NUMBER[] =
     "no token is possible: what the model computed is not a number, or everything is banned";
 
@@ -60,11 +64,25 @@ int lm_generator_check(const struct lm_generator *g, const struct lm_request_des
     return lm_sampling_check(&d->sampling, g->model->vocab, st);
 }
 
+static int fill_grammar(struct lm_request *r, const struct lm_request_desc *d,
+                        struct infr_status *st)
+{
+    if (!d->grammar) return INFR_OK;
+    if (gr_vocab_tokens(d->grammar_vocab) > r->g->model->vocab)
+        return rt_fail(st, INFR_BAD_INPUT,
+                       "the grammar's vocabulary has more tokens than the model");
+    r->grammar = gr_state_copy(d->grammar);
+    r->allowed = calloc(r->g->model->vocab / 64 + 1, sizeof *r->allowed);
+    if (r->grammar && r->allowed) return INFR_OK;
+    return rt_fail_memory(st, "a grammar", r->g->model->vocab / 8);
+}
+
 static int fill(struct lm_request *r, const struct lm_request_desc *d, struct infr_status *st)
 {
     struct lm_generator *g = r->g;
     int code = lm_seq_init(g->pages, &r->seq, st);
     if (!code) code = lm_sampler_create(&d->sampling, g->tok, g->model->vocab, &r->sampler, st);
+    if (!code) code = fill_grammar(r, d, st);
     if (!code) code = lm_stop_init(&r->stop, d->stops, d->n_stops, d->include_stop, st);
     if (code) return code;
     size_t n_top = d->n_logprobs > 0 ? (size_t)d->n_logprobs : 0;
@@ -96,6 +114,7 @@ int lm_generator_submit(struct lm_generator *g, const struct lm_request_desc *d,
     r->g = g;
     r->d = *d;
     r->d.prompt = NULL, r->d.stops = NULL, r->d.stop_tokens = NULL; /* the caller's */
+    r->d.grammar = NULL;
     r->d.sampling.bias = NULL, r->d.sampling.breakers = NULL;
     r->state = LM_DONE;
     if ((code = fill(r, d, st))) {
@@ -115,6 +134,8 @@ void lm_request_destroy(struct lm_request *r)
     lm_seq_deinit(&r->seq);
     lm_sampler_destroy(r->sampler);
     lm_stop_deinit(&r->stop);
+    gr_state_destroy(r->grammar);
+    free(r->allowed);
     free(r->banned);
     free(r->top);
     free(r);
@@ -194,6 +215,30 @@ static enum lm_finish take(struct lm_request *r, uint32_t token, bool may_end)
     return LM_RUNNING;
 }
 
+/* The tokens that the grammar allows, and those that end an answer where it may end. NULL, or why
+ * there are none. */
+static const char *constrain(struct lm_request *r, struct lm_mask *mask)
+{
+    size_t n = r->g->model->vocab / 64 + 1;
+    uint64_t any = 0;
+    if (!gr_mask(r->grammar, r->d.grammar_vocab, r->allowed)) return NO_MASK;
+    if (gr_is_accepting(r->grammar))
+        for (size_t i = r->n_stop_tokens; i < r->n_banned; i++)
+            r->allowed[r->banned[i] / 64] |= UINT64_C(1) << r->banned[i] % 64;
+    for (size_t i = 0; i < n; i++) any |= r->allowed[i];
+    mask->allowed = r->allowed;
+    return any ? NULL : NO_WAY_ON;
+}
+
+/* The drawn token is part of the text; true when nothing but the end can follow. */
+static bool follow_grammar(struct lm_request *r, uint32_t token)
+{
+    struct tok_info info;
+    if (tok_token_info(r->g->tok, token, &info)) return true;
+    if (!gr_advance(r->grammar, (const char *)info.bytes, info.n_bytes)) return true;
+    return gr_is_finished(r->grammar);
+}
+
 static void draw(struct lm_request *r, const float *logits)
 {
     struct lm_generator *g = r->g;
@@ -202,6 +247,11 @@ static void draw(struct lm_request *r, const float *logits)
     if (may_end) { /* only ignore_eos bans, and not the stop tokens */
         mask.banned += r->n_stop_tokens;
         mask.n_banned = r->d.ignore_eos ? r->n_banned - r->n_stop_tokens : 0;
+    }
+    const char *why = r->grammar ? constrain(r, &mask) : NULL;
+    if (why) {
+        lm_request_end(r, LM_FINISH_ERROR, why);
+        return;
     }
     uint32_t token = lm_sampler_pick(r->sampler, g->draw, logits, r->seq.tokens, r->seq.n_tokens,
                                      r->n_generated, &mask);
@@ -218,6 +268,8 @@ static void draw(struct lm_request *r, const float *logits)
     r->n_generated++;
     e.finish = take(r, token, may_end);
     bool silent = e.finish == LM_FINISH_EOS || (e.finish == LM_FINISH_STOP && !r->d.include_stop);
+    if (r->grammar && !silent && follow_grammar(r, token) && e.finish == LM_RUNNING)
+        e.finish = LM_FINISH_EOS;
     e.n_text = show(r, silent ? LM_NO_TOKEN : token, e.finish != LM_RUNNING, may_end, &e.stopped);
     if (e.stopped >= 0) e.finish = LM_FINISH_STOP;
     if (e.finish != LM_RUNNING) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/grammar/grammar.h"
 #include "runtime/status.h"
 #include "runtime/text/json_read.h"
 
@@ -56,6 +57,13 @@ int lm_text_open(const void *section, uint64_t n_bytes, struct lm_text *t, struc
     if (t->h.vocab && tok_count(&t->tok) > t->h.vocab)
         return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: more tokens than logits");
     return INFR_OK;
+}
+
+int lm_text_vocab(const struct lm_text *t, struct gr_vocab **out, struct infr_status *st)
+{
+    *out = t->h.trie.bytes ? gr_vocab_create(t->base + t->h.trie.offset, t->h.trie.bytes) : NULL;
+    if (*out) return INFR_OK;
+    return rt_fail(st, INFR_ENVIRONMENT, "the engine has no usable trie of its vocabulary");
 }
 
 /* ---- tokens ---- */

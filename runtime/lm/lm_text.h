@@ -19,6 +19,10 @@ struct lm_text {
 int lm_text_open(const void *section, uint64_t n_bytes, struct lm_text *out,
                  struct infr_status *st);
 
+/* The vocabulary for grammars, derived anew: gr_vocab_destroy. */
+struct gr_vocab;
+int lm_text_vocab(const struct lm_text *t, struct gr_vocab **out, struct infr_status *st);
+
 /* Tokens of text into memory for free(). flags: enum tok_encode_flag. */
 int lm_text_encode(const struct lm_text *t, const char *text, size_t n, unsigned flags,
                    uint32_t **out_ids, size_t *out_n, struct infr_status *st);

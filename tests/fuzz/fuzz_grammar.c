@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gr_grammar *g;
     struct gr_error e;
     if (!size) return 0;
-    enum gr_kind kind = (enum gr_kind)(data[0] % 5);
+    enum gr_kind kind = (enum gr_kind)(data[0] % 7);
     const char *text = (const char *)data + 1;
     const char *nul = size > 1 ? memchr(text, 0, size - 1) : NULL;
     size_t n = nul ? (size_t)(nul - text) : size - 1;

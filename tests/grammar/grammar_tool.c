@@ -4,7 +4,7 @@
  *
  *   grammar_tool KIND FILE [options] < texts
  *
- * KIND: schema, object, regex, gbnf, choice. One text a line, as a JSON string with
+ * KIND: schema, object, regex, gbnf, choice, lark, tag. One text a line, as a JSON string with
  * --quoted, else as it is. A line of output each: 1 accepted, 0 not, with the number of bytes that
  * fit. A grammar that is refused: exit 2 and a line "POINTER offset: message" on standard error.
  *   --annotate   formats are not enforced    --compact   no white space in JSON
@@ -22,11 +22,11 @@
 #include "runtime/text/jinja_value.h"
 #include "runtime/text/json_read.h"
 
-static const char *const kinds[] = {"schema", "object", "regex", "gbnf", "choice"};
+static const char *const kinds[] = {"schema", "object", "regex", "gbnf", "choice", "lark", "tag"};
 
 static int kind_of(const char *name, size_t n)
 {
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 7; i++)
         if (strlen(kinds[i]) == n && !memcmp(kinds[i], name, n)) return i;
     return -1;
 }

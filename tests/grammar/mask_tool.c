@@ -2,12 +2,13 @@
 /*
  * Masks over a real vocabulary.
  *
- *   mask_tool VOCAB.gguf LINES [--check=N] [--times]
+ *   mask_tool VOCAB.gguf LINES [--check=N] [--times] [--slow=US]
  *
  * LINES: as for grammar_tool --batch: KIND TAB JSON-STRING-OF-GRAMMAR TAB JSON-ARRAY-OF-TEXTS. Each
  * text is encoded to tokens and walked: before every token a mask is made. While the text fits, the
  * token must be in it. --check=N: bits of N tokens a mask (and of the text's own) are compared with
- * trying the token's bytes. --times: percentiles of processor time in microseconds.
+ * trying the token's bytes. --times: percentiles of processor time in microseconds; --slow: the text
+ * before masks that take longer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ struct run {
     struct tok tok;
     struct gr_vocab *vocab;
     uint64_t *bits;
+    double slow;
     unsigned long n_check, n_masks, n_compared, n_wrong;
     uint64_t random;
     float *times;
@@ -61,11 +63,13 @@ static void compare(struct run *r, struct gr_state *s, uint32_t id)
            (const char *)info.bytes, fits ? "fits" : "does not fit", fits ? "not" : "set");
 }
 
-static void make_mask(struct run *r, struct gr_state *s, uint32_t next)
+static void make_mask(struct run *r, struct gr_state *s, uint32_t next, const char *text, size_t n)
 {
     double start = now_us();
     if (!gr_mask(s, r->vocab, r->bits)) r->n_wrong++;
-    note_time(r, now_us() - start);
+    start = now_us() - start;
+    note_time(r, start);
+    if (r->slow > 0 && start > r->slow) printf("%.0f us after %.*s\n", start, (int)n, text);
     r->n_masks++;
     if (next != TOK_NONE) compare(r, s, next);
     for (unsigned long i = 0; i < r->n_check; i++) {
@@ -82,12 +86,14 @@ static void walk(struct run *r, struct gr_grammar *g, const char *text, size_t n
     uint32_t *ids = malloc((max_ids + 1) * sizeof *ids);
     tok_encode(&r->tok, text, n, TOK_ENCODE_CONTINUED, work, work_bytes, ids, max_ids, &count);
     struct gr_state *s = gr_state_create(g);
+    size_t at = 0;
     for (size_t i = 0; i <= count; i++) {
         struct tok_info info = {0};
-        make_mask(r, s, i < count ? ids[i] : TOK_NONE);
+        make_mask(r, s, i < count ? ids[i] : TOK_NONE, text, at < n ? at : n);
         if (i == count || tok_token_info(&r->tok, ids[i], &info) ||
             !gr_advance(s, (const char *)info.bytes, info.n_bytes))
             break;
+        at += info.n_bytes;
     }
     gr_state_destroy(s);
     free(ids);
@@ -96,8 +102,8 @@ static void walk(struct run *r, struct gr_grammar *g, const char *text, size_t n
 
 static int kind_of(const char *name)
 {
-    static const char *const kinds[] = {"schema", "object", "regex", "gbnf", "choice"};
-    for (int i = 0; i < 5; i++)
+    static const char *const kinds[] = {"schema", "object", "regex", "gbnf", "choice", "lark", "tag"};
+    for (int i = 0; i < 7; i++)
         if (!strcmp(name, kinds[i])) return i;
     return 0;
 }
@@ -150,6 +156,7 @@ int main(int argc, char **argv)
     bool times = false;
     for (int i = 3; i < argc; i++) {
         if (!strncmp(argv[i], "--check=", 8)) r.n_check = strtoul(argv[i] + 8, NULL, 10);
+        if (!strncmp(argv[i], "--slow=", 7)) r.slow = strtod(argv[i] + 7, NULL);
         times |= !strcmp(argv[i], "--times");
     }
     arena_init(&arena);

@@ -243,6 +243,27 @@ selftests() {
 }
 t_check selftests selftests
 
+# Grammars: the answer is of the form, errors name their place; random schemas against PyPI's jsonschema.
+grammars() {
+    ./chat generate -p 'a robot' --temp 1.5 --seed 3 --regex '[a-c]{3,5}-(foo|bar)' -q >out5 &&
+        grep -Eqx '[a-c]{3,5}-(foo|bar)' out5 || return 1
+    printf 'root ::= "<" [0-9]+ ">"\n' >g.gbnf
+    printf 'start: "<" /[0-9]{2,4}/ ">"\n' >g.lark
+    ./chat generate -p 'a robot' --seed 4 --grammar g.gbnf -q >out5 && grep -Eqx '<[0-9]+>' out5 || return 1
+    ./chat generate -p 'a robot' --seed 4 --grammar g.lark -q >out5 && grep -Eqx '<[0-9]{2,4}>' out5 || return 1
+    echo '{"properties": {"a": {"pattern": "(?=x)"}}}' >bad.json
+    ./chat generate -p 'a robot' --json-schema bad.json >out5 2>err5
+    [ $? = 2 ] && grep -q '#/properties/a/pattern: .*look-around' err5 || return 1
+    ./chat generate -p 'a robot' --regex a --json-object 2>err5
+    [ $? = 2 ] && grep -q 'give one of' err5
+}
+t_check grammars grammars
+if "$python" -c 'import jsonschema' 2>/dev/null; then
+    t_check structured-answers "$python" "$INFC_SRC/tests/lm/structured.py" ./chat "${STRUCTURED_ANSWERS:-40}" 1
+else
+    t_skip structured-answers 'no jsonschema'
+fi
+
 # Ctrl-C ends the answer, not the program; on a terminal made by Python.
 if "$python" -c 'import pty' 2>/dev/null; then
     t_check terminal "$python" "$INFC_SRC/tests/lm/terminal.py" ./chat

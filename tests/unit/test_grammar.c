@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Grammars: what is accepted, what is refused and where, limits. Expectations by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "compiler/tok/token_trie.h"
+#include "runtime/abi/trie_format.h"
 #include "runtime/grammar/grammar.h"
+#include "tests/tok/fixture.h"
 
 static struct gr_grammar *compile(enum gr_kind kind, const char *text)
 {
@@ -260,6 +254,144 @@ static void hashes(void **state)
     assert_true(a[0] != b[0]);
 }
 
+static void lark(void **state)
+{
+    (void)state;
+    check(GR_LARK,
+          "start: sum // sums\n?sum: product | sum \"+\" product -> add\n?product: atom\n"
+          "  | product \"*\" atom\n?atom: NUMBER | \"-\" atom | NAME | \"(\" sum \")\"\n"
+          "%import common.CNAME -> NAME\n%import common (NUMBER, WS_INLINE)\n%ignore WS_INLINE\n",
+          "1 + 2*x\0(a)\0 --1 \0", "1 ++ 2\0(1\0+\0\1\0");
+    check(GR_LARK, "start: \"a\"..\"c\" ~ 2..3 [X] /\\d/\nX.2: /x+/i | \"y\"i\n",
+          "ab7\0abcXx5\0baY1\0", "a7\0ab\0adx7\0abcc7\0");
+    check(GR_LARK, "start: \"<\" %json {\"type\": \"integer\", \"minimum\": 5} \">\"", "<5>\0",
+          "<4>\0<>\0");
+    refused(GR_LARK, "start: x", NULL, "'x' is used and not defined");
+    refused(GR_LARK, "start: /a", NULL, "has no end");
+    refused(GR_LARK, "%import python.NAME\nstart: \"a\"", NULL, "common terminals");
+    refused(GR_LARK, "start: a{b}", NULL, "templates");
+}
+
+static void tags(void **state)
+{
+    (void)state;
+    check(GR_STRUCTURAL_TAG,
+          "{\"structures\": [{\"begin\": \"<f=a>\", \"schema\": {\"type\": \"integer\"}, \"end\": "
+          "\"</f>\"}, {\"begin\": \"<f=b>\", \"schema\": {\"type\": \"null\"}, \"end\": "
+          "\"</f>\"}], \"triggers\": [\"<f=\"]}",
+          "hello\0\1\0hi <f=a>1</f> and <f=b>null</f>\0<<f <f=a>1</f>\0",
+          "<f=\0<f=c>1</f>\0<f=a>null</f>\0<f=a>1\0");
+    check(GR_STRUCTURAL_TAG,
+          "{\"format\": {\"type\": \"sequence\", \"elements\": [{\"type\": \"tag\", \"begin\": "
+          "\"<t>\", \"content\": {\"type\": \"any_text\"}, \"end\": \"</t>\"}, {\"type\": \"or\", "
+          "\"elements\": [{\"type\": \"const_string\", \"value\": \"x\"}, {\"type\": \"regex\", "
+          "\"pattern\": \"[0-9]+\"}]}]}}",
+          "<t>a </ </t>12\0<t></t>x\0", "<t>a</t>\0<t>a</t></t>x\0x\0");
+    check(GR_STRUCTURAL_TAG,
+          "{\"format\": {\"type\": \"tags_with_separator\", \"separator\": \", \", \"tags\": "
+          "[{\"begin\": \"[\", \"content\": {\"type\": \"json_schema\", \"json_schema\": {\"enum\": "
+          "[1, 2]}}, \"end\": \"]\"}], \"at_least_one\": true}}",
+          "[1]\0[1], [2], [1]\0", "\1\0[1],[2]\0[3]\0");
+    refused(GR_STRUCTURAL_TAG, "{\"structures\": [{\"begin\": \"a\", \"schema\": {}, \"end\": \"b\"}], "
+                               "\"triggers\": [\"x\"]}", NULL, "no trigger begins tag number 0");
+}
+
+/* Every bit of the masks on the way through a text is what trying the token says. */
+static void check_masks(struct gr_vocab *v, const struct tok *t, enum gr_kind kind,
+                        const char *grammar, const char *text)
+{
+    struct gr_grammar *g = compile(kind, grammar);
+    struct gr_state *s = gr_state_create(g);
+    uint64_t bits[8];
+    for (size_t at = 0;; at++) {
+        assert_true(gr_mask(s, v, bits));
+        for (uint32_t i = 0; i < tok_count(t); i++) {
+            struct tok_info info;
+            assert_int_equal(tok_token_info(t, i, &info), TOK_OK);
+            bool fits = info.type == TOK_TYPE_NORMAL && info.n_bytes &&
+                        gr_try(s, (const char *)info.bytes, info.n_bytes) == info.n_bytes;
+            if (fits != (bits[i / 64] >> i % 64 & 1))
+                fail_msg("%s after %.*s: token %u", grammar, (int)at, text, i);
+        }
+        if (!text[at]) break;
+        if (!gr_advance(s, text + at, 1)) fail_msg("%s does not take %s at %zu", grammar, text, at);
+    }
+    gr_state_destroy(s);
+    gr_destroy(g);
+}
+
+static void masks(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {
+        "<unk>", "<s>", "</s>", "{", "}", "\"", "a", "b", "ab", "abc", ":", "{\"", "\":", "1", "12", "123", ",",
+        " ", "\":1", "\":1}", "\\", "\\n", "\\u", "u0061", "[", "]", "],", "true", "tr", "ue", "null",
+        "-", ".5", "1.5", "e3", "\xc3\xa9", "e\xcc\x81", "\",\"", "a\"", "b\",", "}}", "]}", "ab",
+        "0", "x", "xx", "abcabcabcabcabcabcabcabcabcabcabcabcabc", "\n", "  ", "(", ")", "+"};
+    enum { N = sizeof tokens / sizeof *tokens };
+    static const int32_t types[] = {TOK_TYPE_UNKNOWN, TOK_TYPE_CONTROL, TOK_TYPE_CONTROL};
+    static const float scores[N];
+    struct fixture f;
+    const uint8_t *trie;
+    size_t n;
+    int32_t all[N];
+    for (size_t i = 0; i < N; i++) all[i] = i < 3 ? types[i] : TOK_TYPE_NORMAL;
+    fixture_begin(&f, "llama", "default");
+    fixture_tokens(&f, tokens, N);
+    f.desc.types = all;
+    f.desc.scores = scores;
+    fixture_build(&f);
+    token_trie_build(&f.arena, f.blob, &trie, &n);
+    struct gr_vocab *v = gr_vocab_create(trie, n);
+    assert_non_null(v);
+    assert_int_equal(gr_vocab_tokens(v), N);
+
+    /* by hand: the beginning of an object, white space before it, nothing else */
+    struct gr_grammar *g = compile(GR_JSON_OBJECT, "");
+    struct gr_state *s = gr_state_create(g);
+    uint64_t bits[1];
+    assert_true(gr_mask(s, v, bits));
+    assert_int_equal(bits[0], UINT64_C(1) << 3 | UINT64_C(1) << 11 | UINT64_C(1) << 17 |
+                                  UINT64_C(1) << 47 | UINT64_C(1) << 48);
+    gr_state_destroy(s);
+    gr_destroy(g);
+
+    check_masks(v, &f.tok, GR_JSON_SCHEMA, "true", "{\"ab\": [1.5, \"\\u0061b\", null], \"a\": {}}");
+    check_masks(v, &f.tok, GR_JSON_SCHEMA,
+                "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\", \"minimum\": "
+                "10}, \"ab\": {\"enum\": [\"a\", \"abc\"]}}, \"required\": [\"a\"], "
+                "\"additionalProperties\": false}",
+                "{\"ab\":\"abc\",\"a\":123}");
+    check_masks(v, &f.tok, GR_JSON_SCHEMA,
+                "{\"type\": \"array\", \"uniqueItems\": true, \"items\": {\"type\": \"string\", "
+                "\"minLength\": 2, \"maxLength\": 5}}",
+                "[\"ab\",\"abc\", \"\\u0061\\u0062x\"]");
+    check_masks(v, &f.tok, GR_JSON_SCHEMA,
+                "{\"minProperties\": 2, \"type\": \"object\", \"patternProperties\": {\"^a\": "
+                "{\"type\": \"number\"}}}",
+                "{\"a\":1,\"ab\":2}");
+    check_masks(v, &f.tok, GR_JSON_SCHEMA,
+                "{\"anyOf\": [{\"type\": \"string\", \"pattern\": \"^[^b]*$\"}, {\"type\": \"string\", "
+                "\"maxLength\": 3}]}",
+                "\"abc\"");
+    check_masks(v, &f.tok, GR_GBNF, "root ::= \"(\" e \")\"\ne ::= e \"+\" e | [ab]+ | root", "(ab+(a))");
+    check_masks(v, &f.tok, GR_REGEX, "(a|b|c)*[^x]{0,3}x*", "abcabcabxx");
+    gr_vocab_destroy(v);
+
+    /* damage is noticed or harmless */
+    uint8_t *copy = malloc(n);
+    assert_non_null(copy);
+    for (size_t i = 0; i < n; i += 3) {
+        memcpy(copy, trie, n);
+        copy[i] ^= 0x81;
+        gr_vocab_destroy(gr_vocab_create(copy, n));
+    }
+    assert_null(gr_vocab_create(trie, n - 4));
+    assert_null(gr_vocab_create(trie, 3));
+    free(copy);
+    fixture_end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,7 +399,8 @@ int main(void)
         cmocka_unit_test(gbnf),         cmocka_unit_test(json_values),
         cmocka_unit_test(json_numbers), cmocka_unit_test(json_objects),
         cmocka_unit_test(forced),       cmocka_unit_test(hostile),
-        cmocka_unit_test(hashes),
+        cmocka_unit_test(hashes),       cmocka_unit_test(lark),
+        cmocka_unit_test(tags),         cmocka_unit_test(masks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
