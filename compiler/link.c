@@ -176,7 +176,7 @@ static bool run_lld(const struct link_input *in, const char *lib, const char *ar
     struct strbuf said = {0};
     arena_init(&a);
     char *argv[48], *objects = arena_strdup(&a, archive), *out = arena_strdup(&a, linked);
-    char *const head[] = {arena_strdup(&a, lld_path(in)), "-m", "elf_x86_64", "--gc-sections", "--build-id=none", "--threads=1", "-z",
+    char *const head[] = {arena_strdup(&a, lld_path(in)), "-m", "elf_x86_64", "--gc-sections", "--icf=all", "--build-id=none", "--threads=1", "-z",
                           "max-page-size=4096", "-z", "noexecstack", "-o", out};
     /* The libraries' names are those of the system that runs the engine; symbols of theirs are only looked up here. */
     char *const dynamic[] = {"-dynamic-linker", "/lib64/ld-linux-x86-64.so.2", "--allow-shlib-undefined", "-z", "now", "--hash-style=gnu"};
