@@ -269,6 +269,13 @@ bool onnx_split(struct onode *n)
 
 /* ---- space and depth ---- */
 
+/* d / by; where only the call can tell that it divides, the reshape that follows checks it. */
+static const struct dim *parts_of(struct onode *n, const struct dim *d, int64_t by)
+{
+    const struct dim *b = dim_const(n->d, by), *q = dim_exact_div(n->d, d, b);
+    return q || dim_is_const(d) ? q : dim_floordiv(n->d, d, b);
+}
+
 bool onnx_depthtospace(struct onode *n)
 {
     struct ir_value *x = on_in(n, 0);
@@ -279,7 +286,7 @@ bool onnx_depthtospace(struct onode *n)
     if (b < 1 || b > 1 << 15)
         return on_fail(n, DIAG_ONNX_ATTR, "attribute 'blocksize' is missing or out of range");
     const struct dim *bd = dim_const(n->d, b),
-                     *c = dim_exact_div(n->d, dim_of(x, 1), dim_const(n->d, b * b));
+                     *c = parts_of(n, dim_of(x, 1), b * b);
     if (!c)
         return on_fail(n, DIAG_SHAPE_MISMATCH,
                        "DepthToSpace: channels do not divide by blocksize squared");
@@ -302,8 +309,8 @@ bool onnx_spacetodepth(struct onode *n)
     if (crd < 0 || !on_rank(n, x, 4, 4, "the input")) return false;
     if (b < 1 || b > 1 << 15)
         return on_fail(n, DIAG_ONNX_ATTR, "attribute 'blocksize' is missing or out of range");
-    const struct dim *bd = dim_const(n->d, b), *h = dim_exact_div(n->d, dim_of(x, 2), bd),
-                     *w = dim_exact_div(n->d, dim_of(x, 3), bd);
+    const struct dim *bd = dim_const(n->d, b), *h = parts_of(n, dim_of(x, 2), b),
+                     *w = parts_of(n, dim_of(x, 3), b);
     if (!h || !w)
         return on_fail(n, DIAG_SHAPE_MISMATCH,
                        "SpaceToDepth: height and width do not divide by blocksize");
