@@ -3,7 +3,8 @@
 # timeout: 3600
 #
 # Real models against ONNX Runtime with its optimiser off (tests/conformance/models.py), every level of the machine.
-# By default a few that are quick; MODELS=full: all of them, MODELS='a b': these.
+# By default a few that are quick; MODELS=full: all of them, MODELS='a b': these. `make models` writes them all into
+# docs/onnx-models.md.
 
 . "$INFC_SRC/tests/lib/t.sh"
 
@@ -18,6 +19,7 @@ if [ "$models" = full ]; then models=$($python "$INFC_SRC/tests/conformance/mode
 levels=v2
 if grep -qw avx2 /proc/cpuinfo; then levels=$levels,v3; fi
 if grep -qw avx512vl /proc/cpuinfo; then levels=$levels,v4; fi
+if grep -qw avx512_vnni /proc/cpuinfo; then levels=$levels,vnni; fi
 
 for m in $models; do
     if ! t_want "$m"; then continue; fi
