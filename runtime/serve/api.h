@@ -20,7 +20,9 @@ enum api_endpoint {
 struct api_params {
     struct lm_request_desc d;
     const struct jinja_dict *body;
-    const struct jinja_value *prompt, *messages, *tools, *template_kwargs, *stream_options;
+    const struct jinja_value *prompt, *messages, *tools, *tool_choice, *template_kwargs,
+        *stream_options;
+    bool parallel_calls;
     bool stream, include_usage, echo, continue_final, add_special, return_tokens;
     bool logprobs_on, add_generation_prompt, cache_prompt;
     bool max_tokens_given;
@@ -31,7 +33,11 @@ struct api_params {
     const char *user, *cache_salt; /* NUL-terminated; NULL: not given */
 };
 
+enum api_tools { API_TOOLS_NONE, API_TOOLS_AUTO, API_TOOLS_REQUIRED, API_TOOLS_NAMED };
+enum { API_MAX_CALLS = 32 };
+
 struct api_call;
+struct api_grammar;
 
 struct api_choice {
     struct work_job work;
@@ -43,6 +49,8 @@ struct api_choice {
     double score;             /* sum of log probabilities */
     uint32_t n_scored;
     double last_token;        /* clock of the last event */
+    struct work_bytes text;   /* with tools: the text so far, of which n_shown was sent */
+    size_t n_shown;
     bool begun, ended;
 };
 
@@ -80,6 +88,9 @@ struct api_call {
     bool streaming, failed;
     double began;
     int64_t sequence; /* of the events of a stream */
+    struct api_grammar *grammar; /* NULL: none */
+    enum api_tools tools;
+    const char *named; /* the tool that must be called */
 };
 
 /* ---- api_params.c ---- */
@@ -96,6 +107,45 @@ const struct jinja_value *api_field(const struct jinja_dict *d, const char *name
 bool api_is(const struct jinja_value *v, const char *text);
 /* A NUL-terminated copy in the arena; NULL: no memory. */
 char *api_copy(struct jinja_arena *arena, const char *text, size_t n);
+
+/* ---- api_value.c ---- */
+
+void api_json_value(struct json *j, const char *key, const struct jinja_value *v);
+/* Text that is JSON. */
+void api_json_raw(struct json *j, const char *key, const char *text, size_t n);
+
+/* ---- api_grammar.c: false: replied, naming param ---- */
+
+bool api_take_grammar(struct api_call *a, enum gr_kind kind, const char *text, size_t n,
+                      const char *param);
+/* The value as JSON text. */
+bool api_take_value(struct api_call *a, enum gr_kind kind, const struct jinja_value *v,
+                    const char *param);
+bool api_take_format(struct api_call *a, const struct jinja_value *v, const char *param);
+/* what: json, regex, choice, grammar or json_object */
+bool api_take_structure(struct api_call *a, const char *what, const struct jinja_value *v,
+                        const char *param);
+bool api_take_structures(struct api_call *a, const struct jinja_value *v, const char *param);
+void api_grammar_leave(struct server *s, struct api_grammar *g);
+void api_grammars_deinit(struct server *s);
+
+/* ---- api_tools.c ---- */
+
+struct api_tool_calls {
+    struct jinja_arena *arena;
+    uint32_t n;
+    size_t n_content; /* bytes of the text before the first call */
+    struct jinja_value name[API_MAX_CALLS], arguments[API_MAX_CALLS];
+};
+
+/* tools, tool_choice and parallel_tool_calls together. False: replied. */
+bool api_settle_tools(struct api_call *a);
+/* Calls in an answer; out->arena is the caller's to destroy. False: no memory. */
+bool api_find_calls(struct api_call *a, const char *text, size_t n, struct api_tool_calls *out);
+size_t api_may_show(const struct api_call *a, const char *text, size_t n);
+/* "tool_calls": [...]; indices: as streams have it. */
+void api_json_calls(struct api_call *a, struct json *j, const struct api_choice *x,
+                    const struct api_tool_calls *calls, bool indices);
 
 /* ---- api_call.c ---- */
 

@@ -17,7 +17,9 @@ void api_destroy(struct api_call *a)
     for (uint32_t i = 0; i < a->n_choices; i++) {
         work_job_deinit(&a->choices[i].work);
         free(a->choices[i].events.p);
+        free(a->choices[i].text.p);
     }
+    api_grammar_leave(a->s, a->grammar);
     for (uint32_t i = 0; i < a->n_prompts; i++) free(a->prompts[i].ids);
     free(a->choices);
     free(a->prompts);

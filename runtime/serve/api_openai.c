@@ -368,10 +368,40 @@ static void chat_role(struct api_call *a, struct api_choice *x)
     close_chunk(a, j, NULL);
 }
 
+/* With tools: what can be shown of the text so far. */
+static void send_shown(struct api_call *a, struct api_choice *x, size_t most)
+{
+    if (most <= x->n_shown) return;
+    struct json *j = open_chunk(a, x);
+    lm_json_text(j, "content", x->text.p + x->n_shown, most - x->n_shown);
+    json_close(j, '}');
+    json_null(j, "logprobs");
+    x->n_shown = most;
+    close_chunk(a, j, NULL);
+}
+
+static bool add_text(struct api_choice *x, const char *text, size_t n)
+{
+    if (n > x->text.cap - x->text.n) {
+        size_t cap = 2 * x->text.cap + n + 256;
+        char *p = realloc(x->text.p, cap);
+        if (!p) return false;
+        x->text.p = p, x->text.cap = cap;
+    }
+    memcpy(x->text.p + x->text.n, text, n);
+    x->text.n += n;
+    return true;
+}
+
 static void chat_event(struct api_call *a, struct api_choice *x, const struct work_event *e,
                        const struct lm_logprob *top, const char *text)
 {
     if (!x->begun) chat_role(a, x);
+    if (a->c && a->tools) {
+        if (!add_text(x, text, e->n_text)) x->work.no_memory = true;
+        send_shown(a, x, api_may_show(a, x->text.p, x->text.n));
+        return;
+    }
     if (!a->c || (!e->n_text && (!a->p.logprobs_on || e->token == LM_NO_TOKEN))) return;
     struct json *j = open_chunk(a, x);
     lm_json_text(j, "content", text, e->n_text);
@@ -387,12 +417,20 @@ static void chat_event(struct api_call *a, struct api_choice *x, const struct wo
 
 static void chat_end(struct api_call *a, struct api_choice *x)
 {
+    struct api_tool_calls calls = {0};
     if (!x->begun) chat_role(a, x);
-    if (!a->c) return;
-    struct json *j = open_chunk(a, x);
-    json_close(j, '}');
-    json_null(j, "logprobs");
-    close_chunk(a, j, api_finish(x));
+    if (a->c && a->tools) {
+        if (!api_find_calls(a, x->text.p ? x->text.p : "", x->text.n, &calls)) calls.n_content = x->text.n;
+        send_shown(a, x, calls.n_content);
+    }
+    if (a->c) {
+        struct json *j = open_chunk(a, x);
+        if (calls.n) api_json_calls(a, j, x, &calls, true);
+        json_close(j, '}');
+        json_null(j, "logprobs");
+        close_chunk(a, j, calls.n && !strcmp(api_finish(x), "stop") ? "tool_calls" : api_finish(x));
+    }
+    jinja_arena_destroy(calls.arena);
 }
 
 static void chat_choice(struct api_call *a, struct json *j, struct api_choice *x)
@@ -403,10 +441,17 @@ static void chat_choice(struct api_call *a, struct json *j, struct api_choice *x
     struct work_event e;
     json_open(j, NULL, '{');
     json_int(j, "index", x->index);
+    struct api_tool_calls calls = {0};
+    for (struct api_events k = i; a->tools && api_next(&k, &e, &top, &text);)
+        if (!add_text(x, text, e.n_text)) break;
+    if (a->tools) api_find_calls(a, x->text.p ? x->text.p : "", x->text.n, &calls);
     json_open(j, "message", '{');
     json_string(j, "role", "assistant");
-    api_json_text(j, "content", x);
+    if (!calls.n) api_json_text(j, "content", x);
+    else if (calls.n_content) lm_json_text(j, "content", x->text.p, calls.n_content);
+    else json_null(j, "content");
     json_null(j, "refusal");
+    if (calls.n) api_json_calls(a, j, x, &calls, false);
     json_close(j, '}');
     if (a->p.logprobs_on) {
         open_chat_logprobs(j);
@@ -415,8 +460,10 @@ static void chat_choice(struct api_call *a, struct json *j, struct api_choice *x
         close_chat_logprobs(j);
     } else
         json_null(j, "logprobs");
-    json_string(j, "finish_reason", api_finish(x));
+    json_string(j, "finish_reason",
+                calls.n && !strcmp(api_finish(x), "stop") ? "tool_calls" : api_finish(x));
     json_close(j, '}');
+    jinja_arena_destroy(calls.arena);
 }
 
 static void chat_whole(struct api_call *a)

@@ -24,6 +24,9 @@ enum kind {
     MODEL,
     OPTIONS, /* stream_options */
     FORMAT,  /* response_format */
+    STRUCTURE, /* neutral: which */
+    STRUCTURES, /* structured_outputs */
+    TEXT_FORMAT, /* {"format": ...} */
     ANY,     /* read by the endpoint, or means nothing here whatever it is */
     NEUTRAL, /* only the value in `neutral`, as JSON text: false, 1, "auto", [] */
 };
@@ -120,9 +123,20 @@ static const struct row {
     {"service_tier", NEUTRAL, API_ANY, 0, 0, 0, 0, "\"auto\""},
     /* one way of it */
     {"response_format", FORMAT, OAI, 0, 0, 0, 0, NULL},
-    {"tools", NEUTRAL, API_CHAT | API_MESSAGES | API_RESPONSES, 0, 0, 0, 0, "[]"},
-    {"tool_choice", NEUTRAL, API_CHAT | API_RESPONSES, 0, 0, 0, 0, "\"none\""},
-    {"parallel_tool_calls", NEUTRAL, API_CHAT | API_RESPONSES, 0, 0, 0, 0, "true"},
+    {"text", TEXT_FORMAT, API_RESPONSES, 0, 0, 0, 0, NULL},
+    {"structured_outputs", STRUCTURES, OAI, 0, 0, 0, 0, NULL},
+    {"guided_json", STRUCTURE, OAI, 0, 0, 0, 0, "json"},
+    {"guided_regex", STRUCTURE, OAI, 0, 0, 0, 0, "regex"},
+    {"guided_choice", STRUCTURE, OAI, 0, 0, 0, 0, "choice"},
+    {"guided_grammar", STRUCTURE, OAI, 0, 0, 0, 0, "grammar"},
+    {"json_schema", STRUCTURE, GEN, 0, 0, 0, 0, "json"},
+    {"grammar", STRUCTURE, GEN, 0, 0, 0, 0, "grammar"},
+    {"tools", VALUE, API_CHAT, AT(tools), 0, 0, 0, NULL},
+    {"tool_choice", VALUE, API_CHAT, AT(tool_choice), 0, 0, 0, NULL},
+    {"parallel_tool_calls", BOOL, API_CHAT, AT(parallel_calls), 0, 0, 0, NULL},
+    {"tools", NEUTRAL, API_MESSAGES | API_RESPONSES, 0, 0, 0, 0, "[]"},
+    {"tool_choice", NEUTRAL, API_RESPONSES, 0, 0, 0, 0, "\"none\""},
+    {"parallel_tool_calls", NEUTRAL, API_RESPONSES, 0, 0, 0, 0, "true"},
     {"modalities", NEUTRAL, API_CHAT, 0, 0, 0, 0, "[\"text\"]"},
     {"suffix", NEUTRAL, API_COMPLETIONS, 0, 0, 0, 0, "\"\""},
     {"use_beam_search", NEUTRAL, OAI, 0, 0, 0, 0, "false"},
@@ -325,11 +339,16 @@ static bool take_options(struct api_call *a, const struct jinja_value *v)
     return true;
 }
 
-static bool take_format(struct api_call *a, const struct row *r, const struct jinja_value *v)
+/* Responses' "text": {"format": ...} */
+static bool take_text_format(struct api_call *a, const struct row *r, const struct jinja_value *v)
 {
-    const struct jinja_value *type = v->kind == JINJA_DICT ? api_field(v->u.dict, "type") : NULL;
-    if (api_is(type, "text")) return true;
-    return bad(a, r->name, "this server has text alone: {\"type\": \"text\"}");
+    if (v->kind != JINJA_DICT) return bad(a, r->name, "is an object");
+    for (uint32_t i = 0; i < v->u.dict->count; i++) {
+        const struct jinja_value *x = &v->u.dict->pairs[i].value;
+        if (!api_is(&v->u.dict->pairs[i].key, "format")) return bad(a, r->name, "knows format alone");
+        if (x->kind != JINJA_NONE && !api_take_format(a, x, "text.format")) return false;
+    }
+    return true;
 }
 
 static bool take(struct api_call *a, const struct row *r, const struct jinja_value *v)
@@ -374,7 +393,10 @@ static bool take(struct api_call *a, const struct row *r, const struct jinja_val
         break;
     case MODEL: return take_model(a, v);
     case OPTIONS: return take_options(a, v);
-    case FORMAT: return take_format(a, r, v);
+    case FORMAT: return api_take_format(a, v, r->name);
+    case STRUCTURE: return api_take_structure(a, r->neutral, v, r->name);
+    case STRUCTURES: return api_take_structures(a, v, r->name);
+    case TEXT_FORMAT: return take_text_format(a, r, v);
     case ANY: break;
     case NEUTRAL:
         if (equals(v, r->neutral)) break;
@@ -418,7 +440,7 @@ static bool settle(struct api_call *a)
     d->priority = (int32_t)p->priority;
     if (p->cache_salt) d->salt = rt_xxh64(p->cache_salt, strlen(p->cache_salt)) | 1;
     if (!p->cache_prompt) d->salt = lm_entropy() | 1;
-    return true;
+    return api_settle_tools(a);
 }
 
 bool api_read_params(struct api_call *a, const struct jinja_dict *body)
@@ -428,7 +450,7 @@ bool api_read_params(struct api_call *a, const struct jinja_dict *body)
     p->d.sampling = a->s->sampling;
     p->body = body;
     p->n = 1, p->top_logprobs = -1, p->top_k = INT64_MIN;
-    p->add_generation_prompt = p->add_special = p->cache_prompt = true;
+    p->add_generation_prompt = p->add_special = p->cache_prompt = p->parallel_calls = true;
     for (uint32_t i = 0; i < body->count; i++) {
         const struct jinja_value *key = &body->pairs[i].key, *v = &body->pairs[i].value;
         int k = 0;

@@ -75,9 +75,11 @@ static void json_settings(struct api_call *a, struct json *j)
     json_string(j, "truncation", "disabled");
     json_null(j, "previous_response_id");
     json_open(j, "text", '{');
-    json_open(j, "format", '{');
-    json_string(j, "type", "text");
-    json_close(j, '}');
+    const struct jinja_value *text = api_field(a->p.body, "text");
+    const struct jinja_value *format = text ? api_field(text->u.dict, "format") : NULL;
+    static const char plain[] = "{\"type\":\"text\"}";
+    if (format) api_json_value(j, "format", format);
+    else api_json_raw(j, "format", plain, sizeof plain - 1);
     json_close(j, '}');
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/serve/server.h"
+#include "runtime/serve/api.h"
 #include "runtime/status.h"
 
 static int open_texts(struct lm_cli *c, struct server *s)
@@ -78,6 +78,7 @@ int lm_cmd_serve(struct lm_cli *c)
                                    .http = {.max_body = (uint64_t)c->max_body}};
     int code = serve(c, s);
     worker_destroy(s->worker);
+    api_grammars_deinit(s);
     lm_embedder_deinit(&s->embedder);
     lm_close(&s->x);
     free(s);

@@ -56,6 +56,8 @@ struct server {
     struct lm_embedder embedder;
     struct lm_sampling sampling; /* defaults of requests */
     struct worker *worker;
+    struct gr_vocab *vocab;       /* for grammars; made when the first one comes */
+    struct api_grammar *grammars; /* compiled ones */
     struct tensor_worker *tensors; /* of engines that are no language models */
     /* What the loop asks of either worker. */
     const struct api_route *routes;

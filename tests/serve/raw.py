@@ -413,6 +413,143 @@ def a_page_without_anything_from_elsewhere():
     status, headers, text = S.request("GET", "/")
     assert status == 200 and headers["content-type"].startswith("text/html") and b"v1/chat/completions" in text
     assert "default-src 'none'" in headers["content-security-policy"] and b"http://" not in text and b"https://" not in text
+# ---- structure ----
+
+CITY = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 7}},
+        "required": ["city", "days"], "additionalProperties": False}
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "d", "parameters": CITY}},
+         {"type": "function", "function": {"name": "now"}}]
+# a random model likes white space and escapes: without them it comes to an end
+PLAIN = [[chr(c), -100] for c in (9, 10, 13, 32, 92)] + [[5 + c, -100] for c in (9, 10, 13, 32, 92)]
+
+
+def chat(status=200, **fields):
+    return S.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a robot"}], "max_tokens": 200, "seed": 1,
+                                           "temperature": 1, "logit_bias": PLAIN, **fields}, status)
+
+
+def fits_city(text):
+    v = json.loads(text)
+    assert set(v) == {"city", "days"} and v["city"] in ("Paris", "Rome") and v["days"] in range(1, 8), v
+
+
+@test
+def structured_answers():
+    schema = {"type": "json_schema", "json_schema": {"name": "c", "strict": True, "schema": CITY}}
+    for seed in range(5):
+        r = chat(response_format=schema, seed=seed)["choices"][0]
+        assert r["finish_reason"] == "stop"
+        fits_city(r["message"]["content"])
+    for field in ({"structured_outputs": {"json": CITY}}, {"guided_json": CITY}, {"json_schema": CITY}, {"guided_json": json.dumps(CITY)},
+                  {"response_format": {"type": "json_object", "schema": CITY}}):
+        fits_city(chat(**field)["choices"][0]["message"]["content"])
+    text = "".join(p["choices"][0]["delta"].get("content") or "" for p in S.stream("/v1/chat/completions", {
+        "messages": [{"role": "user", "content": "a"}], "max_tokens": 200, "response_format": schema, "logit_bias": PLAIN})[:-1])
+    fits_city(text)
+    assert chat(structured_outputs={"choice": ["yes", "no"]})["choices"][0]["message"]["content"] in ("yes", "no")
+    import re
+    assert re.fullmatch("[ab]{4}c+", S.post("/v1/completions", {"prompt": "a", "max_tokens": 20, "guided_regex": "[ab]{4}c{1,3}"})["choices"][0]["text"])
+    assert S.post("/completion", {"prompt": "a", "grammar": 'root ::= "x" [0-9] "y"'})["content"][::2] == "xy"
+    r = S.post("/v1/responses", {"input": "a", "max_output_tokens": 200, "temperature": 0, "text": {"format": {"type": "json_schema", "name": "c",
+               "schema": {"enum": ["left", "right"]}}}})
+    assert json.loads(r["output"][0]["content"][0]["text"]) in ("left", "right")
+    n = S.post("/v1/completions", {"prompt": "a", "n": 4, "temperature": 2, "max_tokens": 9, "structured_outputs": {"choice": ["aa", "ab", "ba"]}})
+    assert all(c["text"] in ("aa", "ab", "ba") for c in n["choices"])
+
+
+@test
+def structures_that_cannot_be_enforced_are_named():
+    for bad in [{"type": 5}, {"type": "strin"}, {"properties": {"a": {"pattern": "^(a$"}}}, {"$ref": "#/$defs/no"}, {"minimum": 2, "maximum": 1, "type": "integer"}]:
+        e = chat(400, response_format={"type": "json_schema", "json_schema": {"name": "c", "schema": bad}})["error"]
+        assert e["param"] == "response_format" and "#" in e["message"], e
+    for field in ("guided_regex", "grammar"):
+        assert chat(400, **{field: "(("})["error"]["param"] == field
+    assert chat(400, response_format={"type": "json_schema"})["error"]["param"] == "response_format"
+    assert chat(400, response_format={"type": "json_object"}, guided_regex="a")["error"]["param"] == "guided_regex"
+    deep = {"schema": json.loads('{"anyOf":[' * 150 + "true" + "]}" * 150)}
+    status = S.request("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2,
+                                                        "response_format": {"type": "json_schema", "json_schema": deep}})[0]
+    assert status in (200, 400)
+
+
+@test
+def reported_requests():
+    """tests/serve/cases: requests that servers were reported to answer wrongly, with the right status and value."""
+    right = {"v == 'hi there!'": lambda v: v == "hi there!", "v matches ^a+$": lambda v: set(v) == {"a"}, "v in ('foo','bar')": lambda v: v in ("foo", "bar")}
+    case = json.load(open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases", "B038.json")))
+    for item in case["items"]:
+        body = {**item["body"], "model": "chat.gguf"}
+        if "response_format" in body and body["response_format"]:
+            body["logit_bias"] = PLAIN  # the tiny model would write white space until its tokens are used up
+            if item.get("if_200", "").endswith("there!'"):
+                body["logit_bias"] = [b for b in PLAIN if b[0] not in (" ", 5 + 32)]
+        status, _, text = S.request(case["method"], case["path"], body)
+        want = item["status"] if isinstance(item["status"], list) else [item["status"]]
+        assert status in want, (item["name"], status, text)
+        if status == 400:
+            assert json.loads(text)["error"]["message"], item["name"]
+        elif "if_200" in item:
+            choice = json.loads(text)["choices"][0]
+            if choice["finish_reason"] == "stop":
+                assert right[item["if_200"]](json.loads(choice["message"]["content"])["v"]), (item["name"], text)
+
+
+@test
+def tools():
+    for seed in range(4):
+        c = chat(tools=TOOLS, tool_choice="required", seed=seed, parallel_tool_calls=False)["choices"][0]
+        assert c["finish_reason"] == "tool_calls" and c["message"]["content"] is None, c
+        call = c["message"]["tool_calls"][0]
+        assert call["type"] == "function" and call["id"].startswith("call_") and call["function"]["name"] in ("weather", "now")
+        args = json.loads(call["function"]["arguments"])
+        if call["function"]["name"] == "weather":
+            fits_city(call["function"]["arguments"])
+        assert isinstance(args, dict)
+    named = {"type": "function", "function": {"name": "weather"}}
+    c = chat(tools=TOOLS, tool_choice=named)["choices"][0]
+    assert [x["function"]["name"] for x in c["message"]["tool_calls"]] == ["weather"]
+    fits_city(c["message"]["tool_calls"][0]["function"]["arguments"])
+    parts = S.stream("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 200, "tools": TOOLS,
+                                              "tool_choice": named, "logit_bias": PLAIN})[:-1]
+    deltas = [t for p in parts for t in p["choices"][0]["delta"].get("tool_calls", [])]
+    assert parts[-1]["choices"][0]["finish_reason"] == "tool_calls" and {t["index"] for t in deltas} == {0}
+    fits_city("".join(t["function"]["arguments"] for t in deltas))
+    free = chat(tools=TOOLS, max_tokens=20)["choices"][0]["message"]  # a random model calls nothing
+    assert free["content"] and "tool_calls" not in free
+    streamed = S.stream("/v1/chat/completions", {"messages": [{"role": "user", "content": "a robot"}], "max_tokens": 20, "seed": 1, "temperature": 1,
+                                                 "logit_bias": PLAIN, "tools": TOOLS})[:-1]
+    assert "".join(p["choices"][0]["delta"].get("content") or "" for p in streamed) == free["content"]
+    for bad, param in [({"tools": 5}, "tools"), ({"tools": [{}]}, "tools"), ({"tool_choice": "required"}, "tool_choice"),
+                       ({"tools": TOOLS, "tool_choice": "sometimes"}, "tool_choice"),
+                       ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
+                       ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools")]:
+        assert chat(400, **bad)["error"]["param"] == param, bad
+    chat(tools=[], tool_choice=None)
+    chat(tools=TOOLS, tool_choice="none", max_tokens=3)
+
+
+@test
+def calls_in_the_ways_of_model_families():
+    """What a model writes is forced by a choice of one text; auto finds the calls in it."""
+    args = {"city": "Rome", "days": 2}
+    call = json.dumps({"name": "weather", "arguments": args})
+    for text, content, n in [
+        ("<tool_call>\n" + call + "\n</tool_call>", None, 1), ("I look.\n<tool_call>" + call + "</tool_call>\n<tool_call>" + call + "</tool_call>", "I look.", 2),
+        ("<function=weather>" + json.dumps(args) + "</function>", None, 1), (json.dumps({"name": "weather", "parameters": args}), None, 1),
+        ("[" + call + ", " + call + "]", None, 2), ("<tool_call>" + call, None, 1),
+        ("<tool_call>{broken</tool_call>", "<tool_call>{broken</tool_call>", 0), ('{"name": "unknown", "arguments": {}}', '{"name": "unknown", "arguments": {}}', 0),
+        ("a < b <tool", "a < b <tool", 0), ("[1, 2]", "[1, 2]", 0),
+    ]:
+        body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 300, "tools": TOOLS, "guided_choice": [text]}
+        m = S.post("/v1/chat/completions", body)["choices"][0]
+        assert m["message"]["content"] == content, (text, m)
+        calls = m["message"].get("tool_calls", [])
+        assert len(calls) == n and m["finish_reason"] == ("tool_calls" if n else "stop"), (text, m)
+        assert all(json.loads(c["function"]["arguments"]) == args and c["function"]["name"] == "weather" for c in calls)
+        parts = S.stream("/v1/chat/completions", body)[:-1]
+        assert "".join(p["choices"][0]["delta"].get("content") or "" for p in parts) == (content or ""), text
+        deltas = [t for p in parts for t in p["choices"][0]["delta"].get("tool_calls", [])]
+        assert [t["function"] for t in deltas] == [c["function"] for c in calls]
 
 
 # ---- load ----
