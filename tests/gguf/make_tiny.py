@@ -19,17 +19,20 @@ TYPES = {"f32": (0, 1, 4, ()), "f16": (1, 1, 2, ()), "bf16": (30, 1, 2, ()), "q4
 VOCAB, WIDTH, HEADS, KV_HEADS, FF, CONTEXT = 48, 32, 4, 2, 64, 64
 
 
+ORDER = "<"  # of the file that is being written
+
+
 def string(s):
     b = s.encode()
-    return struct.pack("<Q", len(b)) + b
+    return struct.pack(ORDER + "Q", len(b)) + b
 
 
 def value(kind, v):
     if kind == STR:
         return string(v)
     if kind == ARR:
-        return struct.pack("<IQ", v[0], len(v[1])) + b"".join(value(v[0], x) for x in v[1])
-    return struct.pack("<" + CODE[kind], v)
+        return struct.pack(ORDER + "IQ", v[0], len(v[1])) + b"".join(value(v[0], x) for x in v[1])
+    return struct.pack(ORDER + CODE[kind], v)
 
 
 class Model:
@@ -83,14 +86,24 @@ class Model:
         if bias:
             self.add(name + ".bias", rows, spread=0.2)
 
-    def bytes(self):
-        head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.kvs))
-        for k, t, v in self.kvs:
-            head += string(k) + struct.pack("<I", t) + value(t, v)
+    def bytes(self, big=False, part=None, of=1):
+        """The file, or one of several parts: tensors in turn; metadata in the first, but for the numbers of the parts. Big-endian only for f32."""
+        global ORDER
+        ORDER = ">" if big else "<"
+        mine = [t for i, t in enumerate(self.tensors) if part is None or i * of // len(self.tensors) == part]
+        kvs = self.kvs if not part else []
+        if part is not None:
+            kvs = kvs + [("split.no", U16, part), ("split.count", U16, of), ("split.tensors.count", I32, len(self.tensors))]
+        head = b"GGUF" + struct.pack(ORDER + "IQQ", 3, len(mine), len(kvs))
+        for k, t, v in kvs:
+            head += string(k) + struct.pack(ORDER + "I", t) + value(t, v)
         blob = b""
-        for name, dims, number, data in self.tensors:
-            head += string(name) + struct.pack("<I", len(dims)) + b"".join(struct.pack("<Q", d) for d in reversed(dims))
-            head += struct.pack("<IQ", number, len(blob))
+        for name, dims, number, data in mine:
+            head += string(name) + struct.pack(ORDER + "I", len(dims)) + b"".join(struct.pack(ORDER + "Q", d) for d in reversed(dims))
+            head += struct.pack(ORDER + "IQ", number, len(blob))
+            if big:
+                assert number == 0
+                data = struct.pack(f">{len(data) // 4}f", *struct.unpack(f"<{len(data) // 4}f", data))
             blob += data + b"\0" * (-len(data) % 32)
         return head + b"\0" * (-len(head) % 32) + blob
 

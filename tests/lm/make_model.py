@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a tiny language model that can chat and a tiny encoder, both random, with tokenizers: for the suite `lm`.
 
-usage: make_model.py FOLDER      FOLDER/chat.gguf, FOLDER/encoder.gguf
+usage: make_model.py FOLDER      FOLDER/chat.gguf, FOLDER/encoder.gguf; the former also as big.gguf (big-endian) and parts-N-of-3
 
 The text is nonsense; what the suite looks at is that commands, options and caches do what they say.
 """
@@ -66,6 +66,9 @@ def main(folder):
     add_wordpiece(encoder)
     for name, m in (("chat", chat), ("encoder", encoder)):
         pathlib.Path(folder, name + ".gguf").write_bytes(m.bytes())
+    pathlib.Path(folder, "big.gguf").write_bytes(chat.bytes(big=True))
+    for i in range(3):
+        pathlib.Path(folder, f"parts-{i + 1:05d}-of-00003.gguf").write_bytes(chat.bytes(part=i, of=3))
 
 
 if __name__ == "__main__":

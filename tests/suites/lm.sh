@@ -40,6 +40,15 @@ same_answers_however_computed() {
 }
 t_check same-answers-however-computed same_answers_however_computed
 
+# One model in three forms of file: the same engine, but for the name.
+files_of_other_kinds() {
+    ./chat tokenize -p "$prompt" >ids && ./chat logits ids -n 20 >want || return 1
+    for f in big parts-00001-of-00003; do
+        "$INFC" build $f.gguf -o other && ./other logits ids -n 20 >got && cmp want got && ./other selftest || return 1
+    done
+}
+t_check files-of-other-kinds files_of_other_kinds
+
 # Caches in blocks: the same, and smaller.
 caches_in_blocks() {
     for kv in f32:256 q8:80 q4:48 f8:64; do
