@@ -276,9 +276,10 @@ def write_page(path, args, done):
         f.write(BRANCHES)
         for m, _ in done:
             if m.branches.names:
-                f.write(f"\n{m.name}: {len(m.branches.taken)} of {len(m.branches.names)}; {m.ifs} If stay in the engine. "
-                        "Not taken:\n\n")
-                f.writelines(f"- `{n}`\n" for n in m.branches.left())
+                left = m.branches.left()
+                f.write(f"\n{m.name}: {len(m.branches.taken)} of {len(m.branches.names)}; {m.ifs} If in the engine."
+                        f"{' Not taken:' if left else ''}\n" + ("\n" if left else ""))
+                f.writelines(f"- `{n}`\n" for n in left)
 
 
 def machine_levels():
