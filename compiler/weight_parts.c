@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/blocks.h"
 #include "ir/encoding.h"
 #include "ir/smallfloat.h"
 
@@ -13,6 +14,7 @@
 struct panel {
     const struct ir_const *c, *from;
     const struct ir_encoding *enc;
+    int cols;
     int64_t n, k, matrix, first_row; /* matrix: of several, each of n rows in whole panels */
     unsigned char *out;
 };
@@ -37,6 +39,47 @@ static void put_q(const struct panel *p, int64_t k, int col, int q)
     *b = (unsigned char)(k % 2 ? *b | stored << 4 : *b | stored);
 }
 
+/* ---- blocks ---- */
+
+static struct blocks blocks_of_part(const struct panel *p)
+{
+    const struct ir_const_part *x = p->c->part;
+    return (struct blocks){.group = p->enc->group_elems, .nibbles = x->nibbles, .wide = x->wide, .has_min = x->has_min, .zero = x->zero};
+}
+
+static void put_block_float(const struct blocks *b, uint16_t *to, int col, float v)
+{
+    if (b->wide) {
+        uint32_t bits;
+        memcpy(&bits, &v, 4);
+        to[col] = (uint16_t)bits, to[BLOCKS_COLS + col] = (uint16_t)(bits >> 16);
+        return;
+    }
+    float_encode(DT_F16, (double)v, false, &to[col]);
+    INFC_ASSERT(float_decode(DT_F16, &to[col]) == (double)v);
+}
+
+static void put_block_q(const struct blocks *b, uint16_t *to, int k, int col, int q)
+{
+    int h = k % 2;
+    if (b->nibbles) {
+        int stored = q + b->zero;
+        INFC_ASSERT(stored >= 0 && stored < 16);
+        to[(k / 8 * BLOCKS_COLS + col) * 2 + h] |= (uint16_t)(stored << k % 8 / 2 * 4);
+    } else {
+        to[(k / 4 * BLOCKS_COLS + col) * 2 + h] |= (uint16_t)((q & 255) << k % 4 / 2 * 8);
+    }
+}
+
+/* One group of a column; the panel was zeroed. */
+static void put_block(const struct panel *p, const struct blocks *b, int64_t group, int col, const int8_t *q, float scale, float min)
+{
+    uint16_t *to = (uint16_t *)(void *)p->out + group * blocks_units(b);
+    put_block_float(b, to, col, scale);
+    if (b->has_min) put_block_float(b, to + blocks_min_at(b), col, min);
+    for (int k = 0; k < b->group; k++) put_block_q(b, to + blocks_q_at(b), k, col, q[k]);
+}
+
 static void fill_row(const struct panel *p, int col, const uint8_t *row)
 {
     int8_t q[ENCODING_MAX_BLOCK];
@@ -56,6 +99,11 @@ static void fill_row(const struct panel *p, int col, const uint8_t *row)
         case IR_PART_MIN:
             for (int g = 0; g < groups; g++) put_float(p, k0 / e->group_elems + g, col, min[g]);
             break;
+        case IR_PART_BLOCKS: {
+            struct blocks d = blocks_of_part(p);
+            for (int g = 0; g < groups; g++) put_block(p, &d, k0 / d.group + g, col, q + g * d.group, scale[g], d.has_min ? min[g] : 0);
+            break;
+        }
         }
     }
 }
@@ -71,7 +119,7 @@ static void fill_panel(struct panel *p)
 {
     size_t block_bytes = p->enc->group_elems ? (size_t)p->enc->block_bytes : dtype_bytes(p->enc->plain);
     size_t row_bytes = (size_t)(p->k / p->enc->block_elems) * block_bytes;
-    for (int col = 0; col < PANEL && p->first_row + col < p->n; col++) {
+    for (int col = 0; col < p->cols && p->first_row + col < p->n; col++) {
         const uint8_t *row = (const uint8_t *)p->from->data + (size_t)(p->matrix * p->n + p->first_row + col) * row_bytes;
         if (p->enc->group_elems) fill_row(p, col, row);
         else fill_plain(p, col, row);
@@ -84,7 +132,8 @@ void weight_part_read(const struct ir_const *c, uint64_t at, void *dst, size_t n
     int rank = from->type.rank;
     struct panel p = {.c = c, .from = from, .enc = ir_const_encoding(from), .n = from->type.dims[rank - 2]->value,
                       .k = from->type.dims[rank - 1]->value};
-    int64_t panels = (p.n + PANEL - 1) / PANEL;
+    p.cols = c->part->part == IR_PART_BLOCKS ? BLOCKS_COLS : PANEL;
+    int64_t panels = (p.n + p.cols - 1) / p.cols;
     uint64_t panel_bytes = c->n_bytes / (uint64_t)c->type.dims[0]->value, done = 0;
     p.out = malloc(panel_bytes);
     INFC_ASSERT(p.out != NULL);
@@ -92,7 +141,7 @@ void weight_part_read(const struct ir_const *c, uint64_t at, void *dst, size_t n
         uint64_t panel = (at + done) / panel_bytes, skip = (at + done) % panel_bytes, take = panel_bytes - skip;
         if (take > n_bytes - done) take = n_bytes - done;
         memset(p.out, 0, panel_bytes);
-        p.matrix = (int64_t)panel / panels, p.first_row = (int64_t)panel % panels * PANEL;
+        p.matrix = (int64_t)panel / panels, p.first_row = (int64_t)panel % panels * p.cols;
         fill_panel(&p);
         memcpy((char *)dst + done, p.out + skip, take);
         done += take;

@@ -57,6 +57,7 @@ eval_fn eval_find(enum ir_opcode code)
         [IR_OP_DET] = eval_det,
         [IR_OP_KV_WRITE] = eval_kv_write,
         [IR_OP_PAGED_ATTENTION] = eval_paged_attention,
+        [IR_OP_ROUND_ROWS] = eval_round_rows,
         [IR_OP_MATMUL_EXPERTS] = eval_matmul_experts,
     };
     if ((unsigned)code >= IR_OP_COUNT) return NULL;

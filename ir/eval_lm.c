@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Caches of language models and what reads them; rows through chosen matrices. */
+#include <math.h>
+
 #include "ir/encoding.h"
 #include "ir/eval_impl.h"
 #include "ir/eval_table.h"
@@ -198,6 +200,27 @@ bool eval_matmul_experts(struct eval_call *c)
             for (int64_t i = 0; i < k; i++) sums[j].f += xs[i].f * ws[i].f;
         }
         eval_store(c->out[0].dtype, c->out[0].data, r * n, 1, n, sums);
+    }
+    return true;
+}
+
+/* In f32 throughout, as kernels do it: the quotients decide which way a tie goes. */
+bool eval_round_rows(struct eval_call *c)
+{
+    const struct ir_tensor *x = &c->in[0];
+    if (!eval_need(c, 0, EVAL_FLOAT, -1) || x->dtype != DT_F32 || !eval_expect(c, 0, DT_F32, x->rank, x->dims)) return false;
+    int64_t n = x->dims[x->rank - 1], total = eval_count(x);
+    float top = (float)ir_attr_int(c->op, "max", 1);
+    for (int64_t at = 0; at < total; at += n) {
+        const float *in = (const float *)x->data + at;
+        float *out = (float *)c->out[0].data + at, most = 0;
+        bool nan = false;
+        for (int64_t i = 0; i < n; i++) {
+            nan = nan || isnan(in[i]);
+            most = fabsf(in[i]) > most ? fabsf(in[i]) : most;
+        }
+        float per_step = most < 0x1p-100f ? 0 : top / most, step = nan ? NAN : most / top;
+        for (int64_t i = 0; i < n; i++) out[i] = rintf(in[i] * per_step) * step;
     }
     return true;
 }

@@ -53,6 +53,7 @@ bool eval_roi_align(struct eval_call *c);
 bool eval_kv_write(struct eval_call *c);
 bool eval_paged_attention(struct eval_call *c);
 bool eval_matmul_experts(struct eval_call *c);
+bool eval_round_rows(struct eval_call *c);
 /* eval_misc.c */
 bool eval_col2im(struct eval_call *c);
 bool eval_dft(struct eval_call *c);

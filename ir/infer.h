@@ -18,7 +18,7 @@
     X(gather) X(gather_elements) X(gather_nd) X(scatter_elements) X(scatter_nd)       \
     X(resize) X(reverse_sequence) X(grid_sample) X(roi_align) X(col2im)               \
     X(reduce) X(arg) X(topk) X(matmul) X(conv) X(conv_transpose) X(pool_max) X(pool_avg) \
-    X(qmatmul) X(qmatmul_experts) X(qgather) X(layer_norm) X(lstm) X(gru) X(dft) X(det)                                         \
+    X(qmatmul) X(qmatmul_experts) X(qgather) X(round_rows) X(quant_rows) X(qmatmul_int) X(qgather_blocks) X(layer_norm) X(lstm) X(gru) X(dft) X(det)                                         \
     X(kv_write) X(paged_attention) X(matmul_experts)
 #define X(name) bool infer_##name(struct ir_module *m, struct ir_op *op);
 INFER_LIST(X)

@@ -2,6 +2,7 @@
 /* Inference for language models: cache writes, paged attention, experts. */
 #include <float.h>
 
+#include "ir/blocks.h"
 #include "ir/infer.h"
 
 bool infer_kv_write(struct ir_module *m, struct ir_op *op)
@@ -165,6 +166,85 @@ bool infer_qgather(struct ir_module *m, struct ir_op *op)
         !infer_int(m, op, "k", 1, INT32_MAX, 1, &k) || !check_parts(m, op, 1, 1, n, &have))
         return false;
     if (have != k || i->rank + 1 > IR_MAX_RANK) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "k is not the parts'");
+    for (int a = 0; a < i->rank; a++) dims[a] = i->dims[a];
+    dims[i->rank] = dim_const(m->dims, k);
+    return infer_set(m, op, 0, DT_F32, i->rank + 1, dims);
+}
+
+bool infer_round_rows(struct ir_module *m, struct ir_op *op)
+{
+    const struct ir_type *x = infer_type(op, 0);
+    int64_t max;
+    if (x->rank < 1 || !infer_dtype(m, op, 0, DT_F32) || !infer_int(m, op, "max", 1, INT16_MAX, 1, &max)) return false;
+    return infer_set(m, op, 0, DT_F32, x->rank, x->dims);
+}
+
+bool infer_quant_rows(struct ir_module *m, struct ir_op *op)
+{
+    const struct ir_type *x = infer_type(op, 0);
+    int64_t max, group;
+    const struct dim *dims[IR_MAX_RANK];
+    if (x->rank < 1 || !infer_dtype(m, op, 0, DT_F32) || !infer_int(m, op, "max", 1, INT16_MAX, 1, &max) ||
+        !infer_int(m, op, "group", 4, 256, 4, &group))
+        return false;
+    const struct dim *k = x->dims[x->rank - 1];
+    if (!dim_is_const(k) || k->value < 1 || k->value % group || group % 4)
+        return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "a row must be whole groups of a multiple of four");
+    for (int i = 0; i < x->rank - 1; i++) dims[i] = x->dims[i];
+    dims[x->rank - 1] = dim_const(m->dims, k->value / group);
+    if (!infer_set(m, op, 0, DT_I16, x->rank, x->dims) || !infer_set(m, op, 1, DT_F32, x->rank, dims)) return false;
+    dims[x->rank - 1] = dim_const(m->dims, 1);
+    return infer_set(m, op, 2, DT_F32, x->rank, dims);
+}
+
+/* Operand i is the blocks that the attributes describe; K and N of the constant. */
+static bool check_blocks(struct ir_module *m, struct ir_op *op, int i, int64_t *out_n, int64_t *out_k, int64_t *out_group)
+{
+    const struct ir_type *w = infer_type(op, i);
+    int64_t zero;
+    struct blocks b = {0};
+    if (!infer_rank(m, op, i, 3) || !infer_dtype(m, op, i, DT_U16) || !infer_int(m, op, "n", 1, INT32_MAX, 1, out_n) ||
+        !infer_int(m, op, "group", 4, 256, 4, out_group) || !infer_int(m, op, "zero", 0, 128, 0, &zero) ||
+        !infer_flag(m, op, "nibbles", false, &b.nibbles) || !infer_flag(m, op, "wide", false, &b.wide) ||
+        !infer_flag(m, op, "min", false, &b.has_min))
+        return false;
+    b.group = (int)*out_group;
+    for (int k = 0; k < 3; k++)
+        if (!dim_is_const(w->dims[k])) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "blocks have constant dims");
+    if (b.group % blocks_step(&b) || w->dims[0]->value != (*out_n + BLOCKS_COLS - 1) / BLOCKS_COLS || w->dims[2]->value != blocks_units(&b))
+        return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "blocks do not fit their description");
+    *out_k = w->dims[1]->value * *out_group;
+    return true;
+}
+
+bool infer_qmatmul_int(struct ir_module *m, struct ir_op *op)
+{
+    const struct ir_type *q = infer_type(op, 0), *sum = infer_type(op, 1), *step = infer_type(op, 2);
+    const struct dim *dims[IR_MAX_RANK];
+    int64_t n, k, group;
+    if (q->rank < 1 || !infer_dtype(m, op, 0, DT_I16) || !infer_dtype(m, op, 1, DT_F32) || !infer_dtype(m, op, 2, DT_F32) ||
+        !infer_rank(m, op, 1, q->rank) || !infer_rank(m, op, 2, q->rank) || !check_blocks(m, op, 3, &n, &k, &group) ||
+        !infer_eq(m, op, q->dims[q->rank - 1], dim_const(m->dims, k), "the dims that are summed over") ||
+        !infer_eq(m, op, sum->dims[q->rank - 1], dim_const(m->dims, k / group), "sums and groups") ||
+        !infer_eq(m, op, step->dims[q->rank - 1], dim_const(m->dims, 1), "steps of a row"))
+        return false;
+    for (int i = 0; i < q->rank - 1; i++) {
+        if (!infer_eq(m, op, q->dims[i], sum->dims[i], "rows and sums") || !infer_eq(m, op, q->dims[i], step->dims[i], "rows and steps"))
+            return false;
+        dims[i] = q->dims[i];
+    }
+    dims[q->rank - 1] = dim_const(m->dims, n);
+    return infer_set(m, op, 0, DT_F32, q->rank, dims);
+}
+
+bool infer_qgather_blocks(struct ir_module *m, struct ir_op *op)
+{
+    const struct ir_type *i = infer_type(op, 0);
+    const struct dim *dims[IR_MAX_RANK];
+    int64_t n, k, have, group;
+    if (!infer_class(m, op, 0, INFER_INT) || !infer_int(m, op, "k", 1, INT32_MAX, 1, &k) || !check_blocks(m, op, 1, &n, &have, &group))
+        return false;
+    if (have != k || i->rank + 1 > IR_MAX_RANK) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "k is not the blocks'");
     for (int a = 0; a < i->rank; a++) dims[a] = i->dims[a];
     dims[i->rank] = dim_const(m->dims, k);
     return infer_set(m, op, 0, DT_F32, i->rank + 1, dims);

@@ -317,7 +317,8 @@ struct lp_value *lp_mma(struct lp_builder *b, struct lp_value *acc, struct lp_va
     INFC_ASSERT(x->type.rows == acc->type.rows && x->type.cols == k);
     INFC_ASSERT(y->type.rows == 1 && y->type.cols == acc->type.cols * k);
     if (k == 1) INFC_ASSERT(dx == da && dy == da && da != DT_BOOL);
-    if (k == 2) INFC_ASSERT(da == DT_F32 && dx == DT_BF16 && dy == DT_BF16);
+    if (k == 2)
+        INFC_ASSERT((da == DT_F32 && dx == DT_BF16 && dy == DT_BF16) || (da == DT_I32 && dx == DT_I16 && dy == DT_I16));
     if (k == 4)
         INFC_ASSERT(da == DT_I32 && (dx == DT_I8 || dx == DT_U8) && (dy == DT_I8 || dy == DT_U8));
     struct lp_value *ops[3] = {acc, x, y};

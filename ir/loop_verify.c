@@ -87,7 +87,8 @@ static const char *check_mma(const struct lp_op *op)
     if (!same_type(c, op->results[0]->type)) return "the result's type is not the accumulator's";
     if (x.rows != c.rows || x.cols != k || y.rows != 1 || y.cols != c.cols * k) return "the shapes do not fit";
     bool fits = k == 1   ? x.dtype == c.dtype && y.dtype == c.dtype && c.dtype != DT_BOOL
-                : k == 2 ? c.dtype == DT_F32 && x.dtype == DT_BF16 && y.dtype == DT_BF16
+                : k == 2 ? (c.dtype == DT_F32 && x.dtype == DT_BF16 && y.dtype == DT_BF16) ||
+                               (c.dtype == DT_I32 && x.dtype == DT_I16 && y.dtype == DT_I16)
                          : c.dtype == DT_I32 && (x.dtype == DT_I8 || x.dtype == DT_U8) &&
                                (y.dtype == DT_I8 || y.dtype == DT_U8);
     return fits ? NULL : "the types do not fit";

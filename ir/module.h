@@ -68,15 +68,17 @@ struct ir_const;
 /*
  * A constant that is one part of another, encoded one (ir/encoding.h), laid out for kernels: made by passes/quant.c, unpacked
  * when the weights are written. The encoded constant is [N, K] in groups of `group` along K; columns are padded to panels
- * of 64: Q [N/64, K/group, group or group/2, 64], SCALE and MIN [N/64, K/group, 64].
+ * of 64: Q [N/64, K/group, group or group/2, 64], SCALE and MIN [N/64, K/group, 64]. BLOCKS: all of them in one stream
+ * (ir/blocks.h).
  */
-enum ir_part { IR_PART_Q, IR_PART_SCALE, IR_PART_MIN };
+enum ir_part { IR_PART_Q, IR_PART_SCALE, IR_PART_MIN, IR_PART_BLOCKS };
 
 struct ir_const_part {
     const struct ir_const *from;
     enum ir_part part;
     bool nibbles; /* Q: two k a byte, the even one low, plus `zero` */
     int zero;     /* added to q before it is stored */
+    bool wide, has_min; /* BLOCKS: scales in f32, else f16; there are minima */
 };
 
 struct ir_const {

@@ -307,7 +307,7 @@ static void put_const(struct printer *p, const struct ir_const *c)
     put_type(p, &c->type);
     strbuf_puts(p->out, " = ");
     if (c->part) {
-        static const char *const parts[] = {"q", "scale", "min"};
+        static const char *const parts[] = {"q", "scale", "min", "blocks"};
         strbuf_printf(p->out, "part(%s of ", parts[c->part->part]);
         put_const_name(p, c->part->from);
         strbuf_puts(p->out, ")");

@@ -42,6 +42,7 @@ static const struct dim *op_flops(struct ir_module *m, const struct ir_op *op)
         bool ta = ir_attr_int(op, "trans_a", 0);
         return dim_mulc(dc, times(m, out, x->type.dims[x->type.rank - (ta ? 2 : 1)]), 2);
     }
+    case IR_OP_QMATMUL_INT:
     case IR_OP_QMATMUL: return dim_mulc(dc, times(m, out, x->type.dims[x->type.rank - 1]), 2);
     case IR_OP_CONV: return dim_mulc(dc, times(m, out, taps(m, w, 1)), 2);
     case IR_OP_CONV_TRANSPOSE: return dim_mulc(dc, times(m, elems(m, x), taps(m, w, 1)), 2);

@@ -35,7 +35,14 @@ enum lower_result { LOWER_DONE, LOWER_NOT_MINE, LOWER_FAILED };
 
 /* A schedule family: builds l->k (created, buffers bound) or says that the group is not its. */
 typedef enum lower_result lower_fn(struct lower_ctx *l);
-lower_fn lower_matmul, lower_conv, lower_pool, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic;
+lower_fn lower_matmul, lower_qmatmul, lower_quant_rows, lower_conv, lower_pool, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic;
+
+/* A tile epilogue over flattened rows serves when every other operand has the result's shape or no row axes. */
+bool lower_epilogue_is_flat(const struct lower_ctx *l);
+/* Views buffer buf as rows x cols. */
+void lower_set_2d(struct lower_ctx *l, int buf, const struct dim *rows, const struct dim *cols);
+/* The result as rows x columns; epilogue operands of its shape keep their rank, with all rows on the row axis. The rows. */
+const struct dim *lower_flatten(struct lower_ctx *l);
 
 /* Helpers for schedules. */
 int lower_operand_buf(const struct lower_ctx *l, const struct ir_value *block_arg); /* buffer number */

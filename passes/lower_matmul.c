@@ -49,8 +49,7 @@ static bool is_full(const struct ir_type *t, const struct ir_type *of)
     return true;
 }
 
-/* A tile epilogue over flattened rows serves when every other operand has the result's shape or no row axes. */
-static bool epilogue_is_flat(const struct lower_ctx *l)
+bool lower_epilogue_is_flat(const struct lower_ctx *l)
 {
     const struct ir_type *t = &l->anchor->results[0].type;
     for (int i = 0; i < l->body->n_args; i++) {
@@ -68,7 +67,7 @@ static bool epilogue_is_flat(const struct lower_ctx *l)
     return true;
 }
 
-static void set_2d(struct lower_ctx *l, int buf, const struct dim *rows, const struct dim *cols)
+void lower_set_2d(struct lower_ctx *l, int buf, const struct dim *rows, const struct dim *cols)
 {
     struct lp_kernel *k = l->k;
     struct lp_buf *b = &k->bufs.v[buf];
@@ -431,7 +430,7 @@ static bool setup_quant(struct mm *t)
     const struct ir_op *op = l->anchor;
     if (!op || op->code != IR_OP_QMATMUL || !lower_tile_epilogue_ok(l)) return false;
     t->flat = ir_attr_int(op, "batch", 1) == 1;
-    if (t->flat && !epilogue_is_flat(l)) return false;
+    if (t->flat && !lower_epilogue_is_flat(l)) return false;
     if (!setup_parts(t, 1)) return false;
     t->m = op->results[0].type.dims[t->rank - 2];
     return true;
@@ -458,30 +457,34 @@ static bool setup(struct mm *t)
     t->packed = b_2d && b_used_once && l->operand_consts[t->b] && dim_is_const(t->k) && dim_is_const(t->n) && t->k->value > 0 &&
                 t->n->value > 0 && at->rank == t->rank;
     if (!t->packed && tb) return false;
-    t->flat = t->packed && epilogue_is_flat(l);
+    t->flat = t->packed && lower_epilogue_is_flat(l);
     return true;
+}
+
+const struct dim *lower_flatten(struct lower_ctx *l)
+{
+    const struct ir_type *rt = &l->anchor->results[0].type;
+    const struct dim *m = dim_const(l->m->dims, 1);
+    for (int i = 0; i < rt->rank - 1; i++) m = dim_mul(l->m->dims, m, rt->dims[i]);
+    lower_set_2d(l, lower_result_buf(l, 0), m, rt->dims[rt->rank - 1]);
+    for (int i = 0; i < l->body->n_args && rt->rank > 2; i++) {
+        const struct ir_value *v = l->body->args[i];
+        bool anchors = false;
+        for (int k = 0; k < l->anchor->n_operands; k++) anchors = anchors || v == ir_operand(l->anchor, k);
+        if (anchors || !is_full(&v->type, rt)) continue;
+        struct lp_buf *b = &l->k->bufs.v[i];
+        const struct dim **dims = arena_dup(&l->k->arena, b->dims, (size_t)b->rank * sizeof *dims);
+        for (int k = 0; k < rt->rank - 2; k++) dims[k] = dim_const(l->m->dims, 1);
+        dims[rt->rank - 2] = m;
+        b->dims = dims;
+    }
+    return m;
 }
 
 static void flatten(struct mm *t)
 {
-    struct lower_ctx *l = t->l;
-    const struct ir_type *rt = &l->anchor->results[0].type;
-    const struct dim *m = dim_const(l->m->dims, 1);
-    for (int i = 0; i < rt->rank - 1; i++) m = dim_mul(l->m->dims, m, rt->dims[i]);
-    t->m = m;
-    set_2d(l, t->a, m, t->k);
-    set_2d(l, lower_result_buf(l, 0), m, t->n);
-    for (int i = 0; i < l->body->n_args; i++) {
-        const struct ir_value *v = l->body->args[i];
-        if (i != t->a && i != t->b && is_full(&v->type, rt) && rt->rank > 2) {
-            /* keeps its rank: all rows on the row axis, 1 before it */
-            struct lp_buf *b = &l->k->bufs.v[i];
-            const struct dim **dims = arena_dup(&l->k->arena, b->dims, (size_t)b->rank * sizeof *dims);
-            for (int k = 0; k < rt->rank - 2; k++) dims[k] = dim_const(l->m->dims, 1);
-            dims[rt->rank - 2] = m;
-            b->dims = dims;
-        }
-    }
+    t->m = lower_flatten(t->l);
+    lower_set_2d(t->l, t->a, t->m, t->k);
 }
 
 /* ---- what a tuner may change ---- */

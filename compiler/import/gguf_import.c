@@ -19,7 +19,7 @@ static void add_meta_int(struct ir_module *m, const char *key, int64_t v)
 }
 
 /* What `info` shows, and what a reader of the text wants to know. */
-static void describe(struct arch *a)
+static void describe(struct arch *a, const char *act)
 {
     static const char *const keys[] = {"general.name", "general.license", "general.size_label"};
     static const char *const poolings[] = {"none", "mean", "cls", "last", "rank"};
@@ -33,6 +33,7 @@ static void describe(struct arch *a)
     add_meta_int(a->m, "lm.context", a->h.ctx);
     add_meta_int(a->m, "lm.page", ARCH_PAGE);
     add_meta_int(a->m, "lm.layers", a->h.layers);
+    if (act) add_meta(a->m, "lm.act", act);
     if (a->row->flags & ARCH_ENCODER) add_meta(a->m, "lm.pooling", poolings[a->h.pooling]);
 }
 
@@ -46,7 +47,7 @@ static bool import_arch(struct arch *a, const struct import_options *o)
         return diag_report(a->diag, DIAG_GGUF_ARCH, a->loc, "architecture `%.*s` is not known", name.len > 60 ? 60 : (int)name.len, name.data);
     a->kv_dtype = o && o->kv_dtype ? o->kv_dtype : DT_F16;
     if (!arch_read_hparams(a, o ? o->context : 0) || !arch_build(a)) return false;
-    describe(a);
+    describe(a, o ? o->act : NULL);
     if (!arch_add_text(a)) return false;
     return ir_verify_module(a->m, a->diag);
 }

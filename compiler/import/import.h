@@ -47,6 +47,7 @@ struct import_options {
      * the context that the engine is for (0: as trained). */
     enum dtype kv_dtype;
     int64_t context;
+    const char *act; /* activations of quantised products: "i12", "i8"; NULL: f32 */
 };
 
 /* Recognises the format by content: an ONNX model, a GGUF model or text IR. options may be NULL. */

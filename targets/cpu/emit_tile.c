@@ -153,20 +153,30 @@ static LLVMValueRef insert_part(struct cg *g, LLVMValueRef whole, LLVMValueRef p
     return LLVMBuildCall2(g->b, LLVMGlobalGetValueType(fn), fn, args, 3, "");
 }
 
+/* acc + products of i16 pairs, n dwords; |a| or |b| stays above -32768, so that no sum wraps. */
+static LLVMValueRef dot_words(struct cg *g, int n, LLVMValueRef acc, LLVMValueRef a, LLVMValueRef b)
+{
+    if (g->level->has_vnni && n == 16) return llvm_vpdpwssd_512(g->m, g->b, acc, a, b);
+    LLVMTypeRef words = cg_vec(g->i16, 2 * n);
+    LLVMValueRef wa = LLVMBuildBitCast(g->b, a, words, ""), wb = LLVMBuildBitCast(g->b, b, words, "");
+    return LLVMBuildAdd(g->b, acc, multiply_add_pairs(g, n, wa, wb), "");
+}
+
 /* Columns go through in native registers and are put together again; LLVM folds the taking apart away. */
-static void mma_4(struct cg *g, struct lp_op *op, struct cg_value *y)
+static void mma_int(struct cg *g, struct lp_op *op, struct cg_value *y)
 {
     struct lp_type t = op->results[0]->type;
     enum dtype da = op->operands[1]->type.dtype, db = op->operands[2]->type.dtype;
-    int lane = chunk_lanes(g, t.cols) ? chunk_lanes(g, t.cols) : t.cols, chunks = t.cols / lane;
-    LLVMValueRef b = LLVMBuildBitCast(g->b, cg_row(g, op->operands[2], 0, 4 * t.cols), cg_vec(g->i32, t.cols), "");
+    int k = op->index, lane = chunk_lanes(g, t.cols) ? chunk_lanes(g, t.cols) : t.cols, chunks = t.cols / lane;
+    LLVMValueRef b = LLVMBuildBitCast(g->b, cg_row(g, op->operands[2], 0, k * t.cols), cg_vec(g->i32, t.cols), "");
     for (int r = 0; r < t.rows; r++) {
         LLVMValueRef acc = cg_row(g, op->operands[0], r, t.cols);
-        LLVMValueRef a = splat_group(g, cg_row(g, op->operands[1], r, 4), g->i32, lane);
+        LLVMValueRef a = splat_group(g, cg_row(g, op->operands[1], r, k), g->i32, lane);
         LLVMValueRef out = chunks == 1 ? NULL : LLVMGetPoison(cg_vec(g->i32, t.cols));
         for (int c = 0; c < chunks; c++) {
             LLVMValueRef part = chunks == 1 ? acc : lanes(g, acc, NULL, c * lane, 1, lane);
-            part = dot_bytes(g, da, db, lane, part, a, chunks == 1 ? b : lanes(g, b, NULL, c * lane, 1, lane));
+            LLVMValueRef bc = chunks == 1 ? b : lanes(g, b, NULL, c * lane, 1, lane);
+            part = k == 2 ? dot_words(g, lane, part, a, bc) : dot_bytes(g, da, db, lane, part, a, bc);
             out = chunks == 1 ? part : insert_part(g, out, part, c * lane);
         }
         y->rows[r] = out;
@@ -177,8 +187,8 @@ static bool mma(struct cg *g, struct lp_op *op)
 {
     struct cg_value *y = cg_set(g, op->results[0], g->depth);
     if (op->index == 1) mma_1(g, op, y);
-    else if (op->index == 2) mma_2(g, op, y);
-    else mma_4(g, op, y);
+    else if (op->index == 2 && op->results[0]->type.dtype == DT_F32) mma_2(g, op, y);
+    else mma_int(g, op, y);
     return true;
 }
 

@@ -75,4 +75,15 @@ static inline LLVMValueRef llvm_vpdpbusd_512(LLVMModuleRef m, LLVMBuilderRef b, 
     return LLVMBuildCall2(b, type, fn, args, 3, "");
 }
 
+/* acc (<16 x i32>) + sums of two neighbouring products of signed words. */
+static inline LLVMValueRef llvm_vpdpwssd_512(LLVMModuleRef m, LLVMBuilderRef b, LLVMValueRef acc, LLVMValueRef x,
+                                             LLVMValueRef y)
+{
+    LLVMValueRef fn = llvm_intrinsic(m, "llvm.x86.avx512.vpdpwssd.512", NULL, 0);
+    LLVMTypeRef type = LLVMGlobalGetValueType(fn), params[3];
+    LLVMGetParamTypes(type, params);
+    LLVMValueRef args[3] = {acc, LLVMBuildBitCast(b, x, params[1], ""), LLVMBuildBitCast(b, y, params[2], "")};
+    return LLVMBuildCall2(b, type, fn, args, 3, "");
+}
+
 #endif

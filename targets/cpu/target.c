@@ -9,7 +9,8 @@
 #define F_V2 "+cx8,+cmov,+fxsr,+mmx,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+cx16,+sahf,+popcnt"
 #define F_V3 F_V2 ",+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"
 #define F_V4 F_V3 ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
-#define F_VNNI F_V4 ",+avx512vnni,+avx512bf16"
+/* fast-dpwssd: else the code generator takes it apart again, to shorten chains that are not the bottleneck. */
+#define F_VNNI F_V4 ",+avx512vnni,+avx512bf16,+fast-dpwssd"
 #define F_AMX F_VNNI ",+amx-tile,+amx-int8,+amx-bf16"
 
 static const struct target_level levels[] = {

@@ -34,6 +34,7 @@ struct graph {
     struct ir_builder b;
     struct ir_tensor in[8];
     const char *what; /* for messages */
+    struct ir_tensor got[2]; /* a level, after check() */
 };
 
 static void graph_init(struct graph *g)
@@ -143,6 +144,7 @@ static void check(struct graph *g, struct ir_value *out, float tolerance)
         if (!ok) diag_print_text(&g->diag, stderr);
         assert_true(ok);
         compare(g->what, &want, &got, tolerance);
+        g->got[l] = got;
     }
     plan_destroy(p);
 }
@@ -174,6 +176,65 @@ static void test_qmatmul(void **state)
         matmul_case(e, 31);
     }
     assert_true(done >= 20);
+}
+
+/*
+ * The same with rounded activations, whose products are integers, and rows of the constant gathered beside them. The first
+ * row's bits, a level, are kept in `first`: they must not depend on how many rows there are.
+ */
+static void int_case(const struct ir_encoding *e, int64_t max, int64_t rows, float *first)
+{
+    struct graph g;
+    graph_init(&g);
+    g.what = e->name;
+    enum { N = 70 };
+    int64_t k = e->block_elems > 64 ? e->block_elems : 64, xs[] = {rows, k}, rs[] = {rows, N}, is[] = {rows};
+    const struct dim *xd[] = {sym(&g, "T"), cst(&g, k)}, *rd[] = {xd[0], cst(&g, N)};
+    struct ir_value *x = input(&g, DT_F32, 2, xd, xs), *r = input(&g, DT_F32, 2, rd, rs), *ids = input(&g, DT_I32, 1, xd, is);
+    for (int64_t i = 0; i < rows; i++) ((int32_t *)g.in[2].data)[i] = (int32_t)(i * 13 % N);
+    struct ir_attr a = ir_a_int("max", max);
+    struct ir_value *rounded = &ir_build(&g.b, IR_OP_ROUND_ROWS, 1, &x, 1, &a, 1)->results[0], *w = encoded(&g, e, N, k);
+    struct ir_value *y = ir_build_matmul(&g.b, rounded, w, false, true, DT_NONE), *got = ir_build_gather(&g.b, w, ids, 0);
+    struct ir_value *part = ir_build_binary(&g.b, IR_OP_ADD, y, r), *both[] = {part, got};
+    check(&g, ir_build_concat(&g.b, 2, both, 1), 1e-5f);
+    for (int l = 0; l < 2; l++) {
+        if (rows == 1) memcpy(first + l * N, g.got[l].data, N * sizeof *first);
+        else assert_memory_equal(first + l * N, g.got[l].data, N * sizeof *first);
+    }
+    graph_deinit(&g);
+}
+
+static void test_int_products(void **state)
+{
+    (void)state;
+    static const int64_t rows[] = {1, 2, 3, 4, 5, 12, 31, 200};
+    float first[140];
+    int done = 0;
+    for (int i = 0; i < encoding_count(); i++) {
+        const struct ir_encoding *e = encoding_at(i);
+        if (e->plain) continue;
+        done++;
+        for (size_t r = 0; r < ARRAY_LEN(rows); r++) int_case(e, 2032, rows[r], first);
+        int_case(e, 127, 1, first);
+    }
+    assert_true(done >= 20);
+}
+
+/* Rounded activations that nothing takes apart. */
+static void test_round_rows(void **state)
+{
+    (void)state;
+    struct graph g;
+    graph_init(&g);
+    g.what = "round_rows";
+    int64_t xs[] = {4, 48};
+    const struct dim *xd[] = {sym(&g, "T"), cst(&g, 48)};
+    struct ir_value *x = input(&g, DT_F32, 2, xd, xs);
+    memset(g.in[0].data, 0, 48 * sizeof(float)); /* a row of zeros, and one that counts as zeros */
+    for (int i = 0; i < 48; i++) ((float *)g.in[0].data)[48 + i] = 0x1p-110f;
+    struct ir_attr a = ir_a_int("max", 127);
+    check(&g, &ir_build(&g.b, IR_OP_ROUND_ROWS, 1, &x, 1, &a, 1)->results[0], 1e-7f);
+    graph_deinit(&g);
 }
 
 /* Rows by the matrices that they chose, with a scale for each choice behind: fewer choices than experts, and more. */
@@ -319,7 +380,8 @@ static void test_attention(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_qmatmul), cmocka_unit_test(test_experts), cmocka_unit_test(test_planes),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_qmatmul), cmocka_unit_test(test_int_products), cmocka_unit_test(test_round_rows),
+                                       cmocka_unit_test(test_experts), cmocka_unit_test(test_planes),
                                        cmocka_unit_test(test_qgather), cmocka_unit_test(test_attention)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

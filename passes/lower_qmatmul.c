@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Integer products with block-quantised weights (qmatmul_int): signed words of the activations times words taken from the blocks
+ * (ir/blocks.h), by multiply-adds of neighbouring pairs.
+ *
+ * A slice is a panel of 32 columns and a block of rows. Few rows read the stream at the speed of memory and take it apart in
+ * registers. Nibbles are not shifted where a mask will do: the pair in bits 4..7 counts 16 times, that in bits 8..11 256
+ * times, each in an accumulator of its own, whose sum is shifted back (exactly: it is a multiple). Many rows take the panel
+ * apart once, into a stack buffer of words.
+ *
+ * Bits: within a group all is exact; the f32 operations behind it are, group by group, those that the op table states. So one
+ * row, few and many give the same bits.
+ */
+#include "passes/blocks.h"
+#include "passes/lower.h"
+
+#define PREFETCH_BYTES 8192 /* how far ahead the stream is asked for: past the panel into what the next slice reads */
+#define ROW_BLOCK 192       /* rows a slice does with one panel */
+#define MAX_DIRECT 4        /* rows that are multiplied straight from the stream */
+#define MAX_UNROLL 8        /* rows of q in a group that are written out */
+#define MAX_PANEL_BYTES (8 << 20)
+
+struct qmm {
+    struct lower_ctx *l;
+    struct blocks d;
+    int q, sum, step, w;         /* buffers */
+    int words;                   /* stack buffer [K / 2, 64]: a panel taken apart */
+    const struct dim *m, *n;
+    int64_t groups;
+    int rank;
+    int lanes;                   /* 32-bit lanes of a register */
+    int mr, nr;                  /* tile over a panel that was taken apart */
+};
+
+/* ---- the stream ---- */
+
+static struct lp_value *load_units(struct qmm *t, struct lp_value *panel, struct lp_value *g, struct lp_value *at, int n)
+{
+    struct lp_builder *b = &t->l->e.b;
+    struct lp_value *idx[3] = {panel, g, at};
+    return lp_load_tile(b, t->w, idx, 1, n, 0, 2, NULL, NULL);
+}
+
+static void prefetch(struct qmm *t, struct lp_value *panel, struct lp_value *g, struct lp_value *at, int n_units)
+{
+    struct lp_builder *b = &t->l->e.b;
+    for (int i = 0; i < n_units; i += 32) {
+        struct lp_value *idx[3] = {panel, g, lp_binary(b, LP_OP_ADD, at, lp_index(b, PREFETCH_BYTES / 2 + i))};
+        lp_prefetch(b, t->w, idx);
+    }
+}
+
+/* Scales (or minima) of columns [col, + nr) of a group. */
+static struct lp_value *load_floats(struct qmm *t, struct lp_value *panel, struct lp_value *g, int from, int col, int nr)
+{
+    struct lp_builder *b = &t->l->e.b;
+    struct lp_value *low = load_units(t, panel, g, lp_index(b, from + col), nr);
+    if (!t->d.wide) return lp_cast(b, lp_bitcast(b, low, DT_F16), DT_F32);
+    struct lp_value *high = lp_cast(b, load_units(t, panel, g, lp_index(b, from + BLOCKS_COLS + col), nr), DT_U32);
+    high = lp_binary(b, LP_OP_SHL, high, lp_const_i(b, lp_vector(DT_U32, nr), 16));
+    return lp_bitcast(b, lp_binary(b, LP_OP_OR, lp_cast(b, low, DT_U32), high), DT_F32);
+}
+
+static struct lp_value *masked(struct lp_builder *b, struct lp_value *u, int mask, int shift)
+{
+    struct lp_type ty = u->type;
+    if (shift) u = lp_binary(b, LP_OP_SHR, u, lp_const_i(b, ty, shift));
+    if (mask) u = lp_binary(b, LP_OP_AND, u, lp_const_i(b, ty, mask));
+    return lp_bitcast(b, u, DT_I16);
+}
+
+static struct lp_value *high_bytes(struct lp_builder *b, struct lp_value *u)
+{
+    struct lp_value *s = lp_bitcast(b, u, DT_I16);
+    return lp_binary(b, LP_OP_SHR, s, lp_const_i(b, s->type, 8));
+}
+
+static struct lp_value *low_bytes(struct lp_builder *b, struct lp_value *u)
+{
+    struct lp_value *s = lp_bitcast(b, lp_binary(b, LP_OP_SHL, u, lp_const_i(b, u->type, 8)), DT_I16);
+    return lp_binary(b, LP_OP_SHR, s, lp_const_i(b, s->type, 8));
+}
+
+/* Pair s of a row of q as words of their own value. */
+static struct lp_value *pair(struct qmm *t, struct lp_value *u, int s)
+{
+    struct lp_builder *b = &t->l->e.b;
+    if (!t->d.nibbles) return s ? high_bytes(b, u) : low_bytes(b, u);
+    return masked(b, u, s == 3 ? 0 : 15, 4 * s);
+}
+
+/* ---- products ---- */
+
+/* Words k, k + 1 of the rows. */
+static struct lp_value *load_pair(struct qmm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *k)
+{
+    struct lp_value *idx[2] = {row, k};
+    return lp_load_tile(&t->l->e.b, t->q, idx, rows, 2, 0, 1, nrows, NULL);
+}
+
+static struct lp_value *column(struct qmm *t, int buf, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *g)
+{
+    struct lp_value *idx[2] = {row, g};
+    return lp_load_tile(&t->l->e.b, buf, idx, rows, 1, 0, 1, nrows, NULL);
+}
+
+struct tile {
+    struct lp_value *row, *nrows, *panel, *ncols;
+    int rows, col, nr;
+};
+
+/* One row of q at units `at`: its pairs times those of the rows at k; acc: value, 16 times, 256 times. */
+static void stream_step(struct qmm *t, const struct tile *x, struct lp_value *g, struct lp_value *at, struct lp_value *k, struct lp_value **acc)
+{
+    static const struct {
+        int mask, shift, acc;
+    } fields[4] = {{0x000F, 0, 0}, {0x00F0, 0, 1}, {0x0F00, 0, 2}, {0, 12, 0}};
+    struct lp_builder *b = &t->l->e.b;
+    if (x->col == 0) prefetch(t, x->panel, g, at, 2 * BLOCKS_COLS);
+    struct lp_value *col = x->col ? lp_binary(b, LP_OP_ADD, at, lp_index(b, 2 * x->col)) : at;
+    struct lp_value *u = load_units(t, x->panel, g, col, 2 * x->nr);
+    for (int s = 0; s < blocks_step(&t->d) / 2; s++) {
+        struct lp_value *w = t->d.nibbles ? masked(b, u, fields[s].mask, fields[s].shift) : pair(t, u, s);
+        struct lp_value *a = load_pair(t, x->row, x->rows, x->nrows, lp_binary(b, LP_OP_ADD, k, lp_index(b, 2 * s)));
+        int i = t->d.nibbles ? fields[s].acc : s;
+        acc[i] = lp_mma(b, acc[i], a, w, 2);
+    }
+}
+
+/* The exact sum of a group from the stream. */
+static struct lp_value *stream_group(struct qmm *t, const struct tile *x, struct lp_value *g)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_type ty = lp_tile(DT_I32, x->rows, x->nr);
+    struct lp_value *zero = lp_const_i(b, ty, 0), *acc[3] = {zero, zero, zero};
+    int n = t->d.group / blocks_step(&t->d), n_acc = t->d.nibbles ? 3 : 2, q_at = blocks_q_at(&t->d);
+    struct lp_value *base = lp_binary(b, LP_OP_MUL, g, lp_index(b, t->d.group));
+    enum lp_loop_kind kind = n <= MAX_UNROLL ? LP_LOOP_UNROLL : LP_LOOP_SERIAL;
+    struct lp_op *loop = expr_for_begin(e, kind, e->zero, lp_index(b, n), 1, n_acc, acc);
+    struct lp_value *i = loop->regions[0]->args[0];
+    for (int a = 0; a < n_acc; a++) acc[a] = loop->regions[0]->args[1 + a];
+    struct lp_value *at = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, i, lp_index(b, 2 * BLOCKS_COLS)), lp_index(b, q_at));
+    struct lp_value *k = lp_binary(b, LP_OP_ADD, base, lp_binary(b, LP_OP_MUL, i, lp_index(b, blocks_step(&t->d))));
+    stream_step(t, x, g, at, k, acc);
+    expr_for_end(e, loop, acc);
+    struct lp_value *c = loop->results[0];
+    if (!t->d.nibbles) return lp_binary(b, LP_OP_ADD, c, loop->results[1]);
+    for (int a = 1; a < 3; a++) c = lp_binary(b, LP_OP_ADD, c, lp_binary(b, LP_OP_SHR, loop->results[a], lp_const_i(b, ty, 4 * a)));
+    return c;
+}
+
+/* The same from the words. */
+static struct lp_value *words_group(struct qmm *t, const struct tile *x, struct lp_value *g)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_value *acc = lp_const_i(b, lp_tile(DT_I32, x->rows, x->nr), 0);
+    int pairs = t->d.group / 2;
+    struct lp_value *first = lp_binary(b, LP_OP_MUL, g, lp_index(b, pairs));
+    enum lp_loop_kind kind = pairs <= 16 ? LP_LOOP_UNROLL : LP_LOOP_SERIAL;
+    struct lp_op *loop = expr_for_begin(e, kind, e->zero, lp_index(b, pairs), 1, 1, &acc);
+    struct lp_value *p = lp_binary(b, LP_OP_ADD, first, loop->regions[0]->args[0]);
+    struct lp_value *idx[2] = {p, lp_index(b, 2 * x->col)};
+    struct lp_value *w = lp_load_tile(b, t->words, idx, 1, 2 * x->nr, 0, 1, NULL, NULL);
+    struct lp_value *a = load_pair(t, x->row, x->rows, x->nrows, lp_binary(b, LP_OP_MUL, p, lp_index(b, 2)));
+    acc = lp_mma(b, loop->regions[0]->args[1], a, w, 2);
+    expr_for_end(e, loop, &acc);
+    return loop->results[0];
+}
+
+static struct lp_value *contract(struct qmm *t, const struct tile *x, bool words)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_type ty = lp_tile(DT_F32, x->rows, x->nr);
+    struct lp_value *acc = lp_const_f(b, ty, 0);
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, t->groups), 1, 1, &acc);
+    struct lp_value *g = loop->regions[0]->args[0];
+    if (!words && x->col == 0) prefetch(t, x->panel, g, e->zero, blocks_q_at(&t->d));
+    struct lp_value *c = lp_cast(b, words ? words_group(t, x, g) : stream_group(t, x, g), DT_F32);
+    acc = loop->regions[0]->args[1];
+    struct lp_value *sum = t->d.zero || t->d.has_min ? column(t, t->sum, x->row, x->rows, x->nrows, g) : NULL;
+    if (t->d.zero) c = lp_fma(b, sum, lp_const_f(b, lp_vector(DT_F32, x->nr), -t->d.zero), c);
+    if (t->d.has_min) acc = lp_fma(b, sum, load_floats(t, x->panel, g, blocks_min_at(&t->d), x->col, x->nr), acc);
+    acc = lp_fma(b, c, load_floats(t, x->panel, g, 0, x->col, x->nr), acc);
+    expr_for_end(e, loop, &acc);
+    return lp_binary(b, LP_OP_MUL, loop->results[0], column(t, t->step, x->row, x->rows, x->nrows, e->zero));
+}
+
+/* The panel's words to the stack buffer. */
+static void take_apart(struct qmm *t, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    int n = t->d.group / blocks_step(&t->d), pairs = blocks_step(&t->d) / 2;
+    struct lp_op *groups = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, t->groups), 1, 0, NULL);
+    struct lp_value *g = groups->regions[0]->args[0];
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, n), 1, 0, NULL);
+    struct lp_value *i = loop->regions[0]->args[0];
+    struct lp_value *at = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, i, lp_index(b, 2 * BLOCKS_COLS)), lp_index(b, blocks_q_at(&t->d)));
+    struct lp_value *u = load_units(t, panel, g, at, 2 * BLOCKS_COLS);
+    prefetch(t, panel, g, at, 2 * BLOCKS_COLS);
+    struct lp_value *p = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, g, lp_index(b, n)), i);
+    p = lp_binary(b, LP_OP_MUL, p, lp_index(b, pairs));
+    for (int s = 0; s < pairs; s++) {
+        struct lp_value *idx[2] = {lp_binary(b, LP_OP_ADD, p, lp_index(b, s)), e->zero};
+        lp_store_tile(b, t->words, idx, pair(t, u, s), 0, 1, NULL, NULL);
+    }
+    expr_for_end(e, loop, NULL);
+    expr_for_end(e, groups, NULL);
+}
+
+/* ---- rows and columns ---- */
+
+static void emit_tile(struct qmm *t, struct tile *x, bool words)
+{
+    struct lower_ctx *l = t->l;
+    struct expr_ctx *e = &l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_value *first = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, x->panel, lp_index(b, BLOCKS_COLS)), lp_index(b, x->col));
+    x->ncols = NULL;
+    if (t->n->value % BLOCKS_COLS) x->ncols = lp_binary(b, LP_OP_MAX, lp_binary(b, LP_OP_SUB, expr_dim(e, t->n), first), e->zero);
+    struct lp_value *v = contract(t, x, words), *wide[IR_MAX_RANK], *idx[2] = {x->row, first};
+    for (int i = 0; i < t->rank - 2; i++) wide[i] = e->zero;
+    wide[t->rank - 2] = x->row, wide[t->rank - 1] = first;
+    v = lower_tile_epilogue(l, v, wide, t->rank - 2, x->nrows, x->ncols);
+    lp_store_tile(b, lower_result_buf(l, 0), idx, v, 0, 1, x->nrows, x->ncols);
+}
+
+static void emit_columns(struct qmm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *panel, int nr, bool words)
+{
+    for (int col = 0; col < BLOCKS_COLS; col += nr) {
+        size_t mark = expr_scope_push(&t->l->e);
+        struct tile x = {.row = row, .nrows = nrows, .panel = panel, .rows = rows, .col = col, .nr = nr};
+        emit_tile(t, &x, words);
+        expr_scope_pop(&t->l->e, mark);
+    }
+}
+
+/* Columns that `rows` rows take straight from the stream at a time: three accumulators each, and one for the sums. */
+static int direct_nr(const struct qmm *t, int rows)
+{
+    int regs = t->l->level->n_vector_regs - 4, per = rows * (t->d.nibbles ? 4 : 3), nr = BLOCKS_COLS;
+    while (nr > t->lanes && per * (nr / t->lanes) > regs) nr /= 2;
+    return nr;
+}
+
+struct branch {
+    struct lp_op *op;
+    size_t mark;
+};
+
+static struct branch branch_begin(struct expr_ctx *e, struct lp_value *cond)
+{
+    struct branch br = {.op = lp_if_begin(&e->b, cond, 0, NULL)};
+    br.mark = expr_scope_push(e);
+    return br;
+}
+
+static void branch_else(struct expr_ctx *e, struct branch *br)
+{
+    expr_scope_pop(e, br->mark);
+    lp_if_else(&e->b, br->op, NULL);
+    br->mark = expr_scope_push(e);
+}
+
+static void branch_end(struct expr_ctx *e, struct branch *br)
+{
+    expr_scope_pop(e, br->mark);
+    lp_if_end(&e->b, br->op, NULL);
+}
+
+/* 1 .. MAX_DIRECT rows. */
+static void emit_few(struct qmm *t, struct lp_value *row, struct lp_value *count, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    struct branch one = branch_begin(e, lp_binary(b, LP_OP_EQ, count, e->one));
+    emit_columns(t, row, 1, NULL, panel, direct_nr(t, 1), false);
+    branch_else(e, &one);
+    struct branch two = branch_begin(e, lp_binary(b, LP_OP_EQ, count, lp_index(b, 2)));
+    emit_columns(t, row, 2, NULL, panel, direct_nr(t, 2), false);
+    branch_else(e, &two);
+    emit_columns(t, row, MAX_DIRECT, count, panel, direct_nr(t, MAX_DIRECT), false);
+    branch_end(e, &two);
+    branch_end(e, &one);
+}
+
+/* More: the panel is taken apart once. */
+static void emit_many(struct qmm *t, struct lp_value *lo, struct lp_value *hi, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    take_apart(t, panel);
+    struct lp_value *rest = lp_binary(b, LP_OP_MOD, lp_binary(b, LP_OP_SUB, hi, lo), lp_index(b, t->mr));
+    struct lp_value *full = lp_binary(b, LP_OP_SUB, hi, rest);
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, full, t->mr, 0, NULL);
+    emit_columns(t, loop->regions[0]->args[0], t->mr, NULL, panel, t->nr, true);
+    expr_for_end(e, loop, NULL);
+    struct branch some = branch_begin(e, lp_binary(b, LP_OP_GT, rest, e->zero));
+    struct branch half = branch_begin(e, lp_binary(b, LP_OP_LE, rest, lp_index(b, t->mr / 2)));
+    emit_columns(t, full, t->mr / 2, rest, panel, t->nr, true);
+    branch_else(e, &half);
+    emit_columns(t, full, t->mr, rest, panel, t->nr, true);
+    branch_end(e, &half);
+    branch_else(e, &some);
+    branch_end(e, &some);
+}
+
+static void emit_block(struct qmm *t, struct lp_value *lo, struct lp_value *hi, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_value *count = lp_binary(&e->b, LP_OP_SUB, hi, lo);
+    if (dim_is_const(t->m) && t->m->value <= MAX_DIRECT) {
+        emit_few(t, lo, count, panel);
+        return;
+    }
+    struct branch few = branch_begin(e, lp_binary(&e->b, LP_OP_LE, count, lp_index(&e->b, MAX_DIRECT)));
+    emit_few(t, lo, count, panel);
+    branch_else(e, &few);
+    emit_many(t, lo, hi, panel);
+    branch_end(e, &few);
+}
+
+static bool setup(struct qmm *t)
+{
+    struct lower_ctx *l = t->l;
+    const struct ir_op *op = l->anchor;
+    if (!op || op->code != IR_OP_QMATMUL_INT || !lower_tile_epilogue_ok(l) || !lower_epilogue_is_flat(l)) return false;
+    int *const bufs[] = {&t->q, &t->sum, &t->step, &t->w};
+    for (int i = 0; i < 4; i++)
+        if ((*bufs[i] = lower_operand_of(l, ir_operand(op, i))) < 0) return false;
+    const struct ir_type *w = &ir_operand(op, 3)->type;
+    t->d = blocks_of(op);
+    t->groups = w->dims[1]->value;
+    t->rank = op->results[0].type.rank;
+    t->n = op->results[0].type.dims[t->rank - 1];
+    t->lanes = l->level->vector_bytes / 4;
+    return t->rank >= 2 && t->groups * t->d.group * BLOCKS_COLS * 2 <= MAX_PANEL_BYTES;
+}
+
+enum lower_result lower_qmatmul(struct lower_ctx *l)
+{
+    struct qmm t = {.l = l};
+    if (!setup(&t)) return LOWER_NOT_MINE;
+    struct expr_ctx *e = &l->e;
+    struct lp_builder *b = &e->b;
+    struct dim_ctx *dc = l->m->dims;
+    t.m = lower_flatten(l);
+    int64_t k = t.groups * t.d.group;
+    lower_set_2d(l, t.q, t.m, dim_const(dc, k));
+    lower_set_2d(l, t.sum, t.m, dim_const(dc, t.groups));
+    lower_set_2d(l, t.step, t.m, dim_const(dc, 1));
+    l->k->bufs.v[t.w].align_bytes = 64;
+    t.mr = 6, t.nr = l->level->n_vector_regs >= 32 ? 2 * t.lanes : t.lanes;
+    if (!(dim_is_const(t.m) && t.m->value <= MAX_DIRECT)) {
+        int64_t dims[] = {k / 2, 2 * BLOCKS_COLS};
+        t.words = lp_add_stack(l->k, "words", DT_I16, 2, dims);
+    }
+    const struct dim *panels = dim_ceildiv(dc, t.n, dim_const(dc, BLOCKS_COLS)), *blocks = dim_ceildiv(dc, t.m, dim_const(dc, ROW_BLOCK));
+    struct lp_value *panel = lower_slice(l), *block = e->zero;
+    if (!dim_is(blocks, 1)) { /* all row blocks of one panel are neighbours: the panel stays in the cache */
+        panel = lp_binary(b, LP_OP_FLOORDIV, lower_slice(l), expr_dim(e, blocks));
+        block = lp_binary(b, LP_OP_MOD, lower_slice(l), expr_dim(e, blocks));
+    }
+    lower_set_slices(l, dim_mul(dc, panels, blocks));
+    struct lp_value *lo = lp_binary(b, LP_OP_MUL, block, lp_index(b, ROW_BLOCK));
+    struct lp_value *hi = lp_binary(b, LP_OP_MIN, lp_binary(b, LP_OP_ADD, lo, lp_index(b, ROW_BLOCK)), expr_dim(e, t.m));
+    emit_block(&t, lo, hi, panel);
+    l->k->schedule = "matmul-int";
+    return LOWER_DONE;
+}
