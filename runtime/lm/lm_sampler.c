@@ -384,23 +384,29 @@ static void narrow(struct lm_sampler *x, struct cands *c, uint64_t at)
 
 /* ---- picking ---- */
 
-/* Nothing but the greatest logit matters. */
-static bool is_plain_greedy(const struct lm_sampler *x, const struct lm_mask *mask)
+/* Nothing but the greatest logit matters, after links 1 to 3. */
+static bool is_greedy(const struct lm_sampling *s)
 {
-    const struct lm_sampling *s = &x->s;
-    return s->temp <= 0 && !s->mirostat && s->typical_p >= 1 && s->xtc_probability <= 0 &&
-           !s->n_bias && s->dry_multiplier <= 0 && !has_penalties(s) &&
+    return s->temp <= 0 && !s->mirostat && s->typical_p >= 1 && s->xtc_probability <= 0;
+}
+
+/* Links 1 to 3 change nothing. */
+static bool is_plain(const struct lm_sampling *s, const struct lm_mask *mask)
+{
+    return !s->n_bias && s->dry_multiplier <= 0 && !has_penalties(s) &&
            (!mask || (!mask->allowed && !mask->n_banned));
 }
 
 static float maximum(const float *v, uint32_t n)
 {
-    float most[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    enum { LANES = 32 }; /* chains that the compiler turns into vectors */
+    float most[LANES];
     uint32_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (int j = 0; j < 4; j++) most[j] = v[i + j] > most[j] ? v[i + j] : most[j];
+    for (int j = 0; j < LANES; j++) most[j] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) most[j] = v[i + j] > most[j] ? v[i + j] : most[j];
     for (; i < n; i++) most[0] = v[i] > most[0] ? v[i] : most[0];
-    for (int j = 1; j < 4; j++) most[0] = most[j] > most[0] ? most[j] : most[0];
+    for (int j = 1; j < LANES; j++) most[0] = most[j] > most[0] ? most[j] : most[0];
     return most[0];
 }
 
@@ -429,7 +435,11 @@ uint32_t lm_sampler_pick(struct lm_sampler *x, struct lm_draw *d, const float *l
                          const struct lm_mask *mask)
 {
     struct cands c;
-    if (is_plain_greedy(x, mask)) return pick_greedy(logits, d->vocab);
+    if (is_greedy(&x->s)) {
+        if (is_plain(&x->s, mask)) return pick_greedy(logits, d->vocab);
+        if (!links_by_id(x, d, logits, history, n_history, mask)) return LM_NO_TOKEN;
+        return pick_greedy(d->logits, d->vocab);
+    }
     if (!gather(x, d, logits, history, n_history, mask, &c) || !c.n) return LM_NO_TOKEN;
     narrow(x, &c, at);
     if (c.n == 1 && !x->s.mirostat) return c.v[0].id;
