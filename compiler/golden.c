@@ -103,13 +103,20 @@ static bool set_text_symbols(const struct ir_module *m, int64_t *syms)
     return total <= MAX_TEXT_ELEMS;
 }
 
+static bool rounds_activations(const struct ir_module *m)
+{
+    for (size_t i = 0; i < m->meta_keys.n; i++)
+        if (!strcmp(m->meta_keys.v[i], "lm.act")) return strcmp(m->meta_values.v[i], "f32") != 0;
+    return false;
+}
+
 struct golden *golden_make(struct ir_module *m, int n_threads)
 {
     struct golden *g = ARENA_NEW(&m->arena, struct golden);
     *g = (struct golden){.seed = GOLDEN_SEED, .tolerance = GOLDEN_TOLERANCE_F32, .n_symbols = dim_sym_count(m->dims)};
     g->sym_values = ARENA_ARRAY(&m->arena, int64_t, g->n_symbols);
     if (has_state(m->funcs.v[0])) {
-        g->tolerance = GOLDEN_TOLERANCE_F16;
+        g->tolerance = rounds_activations(m) ? GOLDEN_TOLERANCE_ACT : GOLDEN_TOLERANCE_F16;
         return set_text_symbols(m, g->sym_values) && try_size(m, n_threads, g->sym_values, g) ? g : NULL;
     }
     for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++)
