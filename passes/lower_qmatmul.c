@@ -312,6 +312,12 @@ static void emit_block(struct qmm *t, struct lp_value *lo, struct lp_value *hi, 
 {
     struct expr_ctx *e = &t->l->e;
     struct lp_value *count = lp_binary(&e->b, LP_OP_SUB, hi, lo);
+    if (t->l->level->gpu) { /* right, and small; tensor cores want a schedule of their own */
+        struct lp_op *rows = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, 1, 0, NULL);
+        emit_columns(t, rows->regions[0]->args[0], 1, NULL, panel, t->lanes, false);
+        expr_for_end(e, rows, NULL);
+        return;
+    }
     if (dim_is_const(t->m) && t->m->value <= MAX_DIRECT) {
         emit_few(t, lo, count, panel);
         return;
@@ -354,7 +360,7 @@ enum lower_result lower_qmatmul(struct lower_ctx *l)
     lower_set_2d(l, t.step, t.m, dim_const(dc, 1));
     l->k->bufs.v[t.w].align_bytes = 64;
     t.mr = 6, t.nr = l->level->n_vector_regs >= 32 ? 2 * t.lanes : t.lanes;
-    if (!(dim_is_const(t.m) && t.m->value <= MAX_DIRECT)) {
+    if (!l->level->gpu && !(dim_is_const(t.m) && t.m->value <= MAX_DIRECT)) {
         int64_t dims[] = {k / 2, 2 * BLOCKS_COLS};
         t.words = lp_add_stack(l->k, "words", DT_I16, 2, dims);
     }

@@ -63,7 +63,7 @@ static void put_product(struct strbuf *s, const struct lp_op *op, int i)
     snprintf(inner, sizeof inner, "%d", i);
     pr_element(&a, op->operands[1], "r", inner);
     pr_element(&b, op->operands[2], "0", column);
-    if (op->index == 2) strbuf_printf(s, "s = __fmaf_rn(f32_of_bf16(%s), f32_of_bf16(%s), s);", strbuf_get(&a), strbuf_get(&b));
+    if (op->index == 2 && op->operands[1]->type.dtype == DT_BF16) strbuf_printf(s, "s = __fmaf_rn(f32_of_bf16(%s), f32_of_bf16(%s), s);", strbuf_get(&a), strbuf_get(&b));
     else strbuf_printf(s, "s += (int)%s * (int)%s;", strbuf_get(&a), strbuf_get(&b));
     strbuf_deinit(&a);
     strbuf_deinit(&b);
