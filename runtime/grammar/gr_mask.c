@@ -5,7 +5,8 @@
  * Most of a vocabulary is words, and most of an answer is inside strings. So a vocabulary knows for
  * each length which tokens are nothing but plain characters (no quote, backslash or control
  * character, whole in UTF-8), and has a second trie of all other tokens: inside a string that any
- * characters may go on, the plain ones are a copy of bits, and only the second trie is walked.
+ * characters may go on, the plain ones are a copy of bits, and only the second trie is walked. The
+ * same for letters and digits, with which most of an address or an identifier may go on.
  *
  * During a walk an automaton alone is stepped as a number; configurations are made only where
  * something else happens (a quote, a call, an end), and dropped on the way back. The masks of the
@@ -17,7 +18,10 @@
 #include "runtime/abi/trie_format.h"
 #include "runtime/grammar/gr_internal.h"
 
-enum { PLAIN_MAX = 32, KEPT = 8, MAX_SEPARATE = 24, KEPT_SET = 32 };
+enum { SLICE_MAX = 32, KEPT = 8, MAX_SEPARATE = 24, KEPT_SET = 32 };
+
+/* Tokens of plain characters, and of ASCII letters and digits alone. */
+enum slice { PLAIN, WORDS, N_SLICES };
 
 struct nodes {
     const struct trie_node *v;
@@ -26,11 +30,14 @@ struct nodes {
 
 struct gr_vocab {
     struct trie_header h;
-    struct nodes all, rest;
+    struct nodes all;
     const uint32_t *same;
     uint32_t n_words;
-    uint64_t *plain; /* [PLAIN_MAX + 1][n_words]: plain tokens of at most so many characters */
-    struct trie_node *memory;
+    struct slice_of {
+        uint64_t *bits; /* [SLICE_MAX + 1][n_words]: its tokens of at most so many characters */
+        struct nodes rest;
+        struct trie_node *memory;
+    } slice[N_SLICES];
 };
 
 /* ---- vocabularies ---- */
@@ -93,8 +100,13 @@ static bool utf8_step(struct utf8 *u, uint8_t c)
     return true;
 }
 
-/* Sets the plain tokens' bits in the row of their length; marks the nodes that lead to others. */
-static void find_plain(struct gr_vocab *v, uint8_t *needed)
+static bool is_word(uint8_t c)
+{
+    return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
+}
+
+/* Sets the slice's tokens' bits in the row of their length; marks the nodes that lead to others. */
+static void find_slice(struct gr_vocab *v, enum slice which, uint8_t *needed)
 {
     struct path {
         struct utf8 u;
@@ -108,24 +120,24 @@ static void find_plain(struct gr_vocab *v, uint8_t *needed)
         struct path next = path[depth];
         uint8_t c = trie_byte(x);
         next.chars += (c & 0xc0) != 0x80;
-        next.good = next.good && utf8_step(&next.u, c);
+        next.good = next.good && (which == WORDS ? is_word(c) : utf8_step(&next.u, c));
         next.end = i + trie_size(x);
         at[depth] = i;
         path[++depth] = next;
         if (x->token == TRIE_NO_TOKEN) continue;
-        if (next.good && !next.u.left && next.chars <= PLAIN_MAX)
-            set_tokens(v, x->token, v->plain + (size_t)next.chars * v->n_words);
+        if (next.good && !next.u.left && next.chars <= SLICE_MAX)
+            set_tokens(v, x->token, v->slice[which].bits + (size_t)next.chars * v->n_words);
         else
             for (uint32_t k = depth; k-- > 0 && !needed[at[k]];) needed[at[k]] = 1;
     }
 }
 
-/* The second trie: nodes that lead to tokens that are not plain, without the plain ones' ids. */
-static void make_rest(struct gr_vocab *v, const uint8_t *needed)
+/* The slice's trie: nodes that lead to other tokens, without the slice's ids. */
+static void make_rest(struct gr_vocab *v, struct slice_of *s, const uint8_t *needed)
 {
-    struct trie_node *out = v->memory;
+    struct trie_node *out = s->memory;
     uint32_t n = 0, depth = 0, end[TRIE_MAX_DEPTH + 1], at[TRIE_MAX_DEPTH + 1];
-    const uint64_t *plain = v->plain;
+    const uint64_t *all = s->bits + (size_t)SLICE_MAX * v->n_words;
     for (uint32_t i = 0; i <= v->all.n; i++) {
         while (depth && end[depth - 1] == i) {
             depth--;
@@ -139,26 +151,26 @@ static void make_rest(struct gr_vocab *v, const uint8_t *needed)
         }
         uint32_t t = x->token, id = t;
         if (t != TRIE_NO_TOKEN && t & TRIE_SAME) id = v->same[(t & ~TRIE_SAME) + 1];
-        bool known = t != TRIE_NO_TOKEN && gr_bit(plain + (size_t)PLAIN_MAX * v->n_words, id);
+        bool known = t != TRIE_NO_TOKEN && gr_bit(all, id);
         end[depth] = i + trie_size(x);
         at[depth++] = n;
         out[n++] = (struct trie_node){trie_byte(x), known ? TRIE_NO_TOKEN : t};
     }
-    v->rest = (struct nodes){out, n};
+    s->rest = (struct nodes){out, n};
 }
 
-static bool derive(struct gr_vocab *v)
+static bool derive(struct gr_vocab *v, enum slice which)
 {
+    struct slice_of *s = &v->slice[which];
     uint8_t *needed = calloc(v->all.n + 1, 1);
-    v->n_words = (v->h.n_tokens + 63) / 64;
-    v->plain = calloc((size_t)(PLAIN_MAX + 1) * v->n_words + 1, sizeof *v->plain);
-    v->memory = calloc(v->all.n + 1, sizeof *v->memory);
-    bool ok = needed && v->plain && v->memory;
+    s->bits = calloc((size_t)(SLICE_MAX + 1) * v->n_words + 1, sizeof *s->bits);
+    s->memory = calloc(v->all.n + 1, sizeof *s->memory);
+    bool ok = needed && s->bits && s->memory;
     if (ok) {
-        find_plain(v, needed);
-        for (size_t i = v->n_words; i < (size_t)(PLAIN_MAX + 1) * v->n_words; i++)
-            v->plain[i] |= v->plain[i - v->n_words];
-        make_rest(v, needed);
+        find_slice(v, which, needed);
+        for (size_t i = v->n_words; i < (size_t)(SLICE_MAX + 1) * v->n_words; i++)
+            s->bits[i] |= s->bits[i - v->n_words];
+        make_rest(v, s, needed);
     }
     free(needed);
     return ok;
@@ -178,7 +190,8 @@ struct gr_vocab *gr_vocab_create(const void *trie, size_t n_bytes)
         const uint8_t *p = trie;
         v->all = (struct nodes){(const struct trie_node *)(const void *)(p + sizeof v->h), v->h.n_nodes};
         v->same = (const uint32_t *)(const void *)(p + sizeof v->h + nodes);
-        ok = is_sound(v) && derive(v);
+        v->n_words = (v->h.n_tokens + 63) / 64;
+        ok = is_sound(v) && derive(v, PLAIN) && derive(v, WORDS);
     }
     if (ok) return v;
     gr_vocab_destroy(v);
@@ -188,8 +201,10 @@ struct gr_vocab *gr_vocab_create(const void *trie, size_t n_bytes)
 void gr_vocab_destroy(struct gr_vocab *v)
 {
     if (!v) return;
-    free(v->plain);
-    free(v->memory);
+    for (int i = 0; i < N_SLICES; i++) {
+        free(v->slice[i].bits);
+        free(v->slice[i].memory);
+    }
     free(v);
 }
 
@@ -263,6 +278,12 @@ static bool step_set(struct walk *w, const struct level *from, uint8_t byte, str
     return true;
 }
 
+static bool length_fits(const struct gr_string *str, uint32_t state, uint32_t count)
+{
+    return count + str->shortest[state] <= str->max_len &&
+           (str->longest[state] == GR_LEN_MANY || count + str->longest[state] >= str->min_len);
+}
+
 static bool may_call(const struct gr_grammar *g, uint32_t call, uint8_t byte)
 {
     uint32_t callee = g->calls[call].callee, n = callee & ~GR_CALL_JSON;
@@ -297,8 +318,7 @@ static bool step(struct walk *w, const struct level *from, uint8_t byte, struct 
     }
     if (!str->shortest) return true;
     to->count += (byte & 0xc0) != 0x80;
-    return to->count <= str->max_len && to->count + str->shortest[next] <= str->max_len &&
-           (str->longest[next] == GR_LEN_MANY || to->count + str->longest[next] >= str->min_len);
+    return length_fits(str, next, to->count);
 }
 
 static void leave(struct walk *w, const struct level *l)
@@ -307,13 +327,15 @@ static void leave(struct walk *w, const struct level *l)
     w->s->levels.n = l->n_levels;
 }
 
-static void walk_nodes(struct walk *w, const struct nodes *nodes, struct level *root)
+/* The nodes from..to, which are one node's children or the whole. */
+static void walk_nodes(struct walk *w, const struct nodes *nodes, uint32_t from, uint32_t to_node,
+                       const struct level *root)
 {
     struct gr_state *s = w->s;
     uint32_t depth = 0, size;
-    root->end = nodes->n;
     w->path[0] = *root;
-    for (uint32_t i = 0; i < nodes->n && !s->failed; i += size) {
+    w->path[0].end = to_node;
+    for (uint32_t i = from; i < to_node && !s->failed; i += size) {
         const struct trie_node *x = &nodes->v[i];
         while (w->path[depth].end == i) leave(w, &w->path[depth--]);
         struct level *to = &w->path[depth + 1];
@@ -336,33 +358,98 @@ static void walk_nodes(struct walk *w, const struct nodes *nodes, struct level *
     while (depth) leave(w, &w->path[depth--]);
 }
 
-/* How many plain characters may follow, whichever they are. */
-static uint32_t plain_room(const struct gr_state *s, const struct level *l)
+/* Is there more to this byte than the automaton's next state? */
+static bool needs_config(const struct gr_grammar *g, const struct level *root, uint32_t state,
+                         uint8_t byte)
+{
+    if (root->how == A_STRING) return byte < 0x20 || byte == '"' || byte == '\\';
+    const struct gr_fsa_state *f = &g->states[state];
+    if (f->label && root->parent != GR_END) return true;
+    for (uint32_t i = 0; i < f->n_calls; i++)
+        if (may_call(g, f->calls + i, byte)) return true;
+    return false;
+}
+
+/* An automaton alone, in a loop of its own: most nodes are visited here. */
+static void walk_automaton(struct walk *w, const struct nodes *nodes, const struct level *root)
+{
+    struct gr_state *s = w->s;
+    const struct gr_grammar *g = s->g;
+    const struct gr_string *str =
+        root->how == A_STRING ? &g->strings[gr_number_of(root->where)] : NULL;
+    uint32_t base = str ? str->start : 0, depth = 0, before = s->n_text;
+    const uint8_t *class_of = g->classes[g->states[base + root->state].classes];
+    struct {
+        uint32_t state, count, end;
+    } path[TRIE_MAX_DEPTH + 2] = {{base + root->state, root->count, nodes->n}};
+    for (uint32_t i = 0, size; i < nodes->n && !s->failed; i += size) {
+        const struct trie_node *x = &nodes->v[i];
+        while (path[depth].end == i) depth--;
+        uint32_t state = path[depth].state, count = path[depth].count;
+        uint8_t byte = trie_byte(x);
+        size = trie_size(x);
+        if (needs_config(g, root, state, byte)) {
+            struct level l = *root;
+            l.state = state - base, l.count = count;
+            s->n_text = before + depth;
+            walk_nodes(w, nodes, i, i + size, &l);
+            s->n_text = before;
+            continue;
+        }
+        uint32_t next = g->trans[g->states[state].row + class_of[byte]];
+        if (!next || before + depth >= g->o.max_text_bytes) continue;
+        if (str && str->shortest) {
+            count += (byte & 0xc0) != 0x80;
+            if (!length_fits(str, next - base, count)) continue;
+        }
+        set_tokens(w->v, x->token, w->bits);
+        if (size == 1) continue;
+        s->text[before + depth] = byte;
+        path[++depth].state = next;
+        path[depth].count = count, path[depth].end = i + size;
+        size = 1;
+    }
+}
+
+/* How many characters of a slice may follow, whichever they are. */
+static uint32_t slice_room(const struct gr_state *s, const struct level *l, enum slice which)
 {
     const struct gr_grammar *g = s->g;
-    uint32_t number = gr_number_of(l->where);
+    uint32_t number = gr_number_of(l->where), bit = 1u << which;
     if (l->how == A_KEY) {
         const struct gr_object *o = &g->objects[number];
-        return o->plain[l->state] && gr_key_open(s, o, l->parent) ? PLAIN_MAX : 0;
+        return o->plain[l->state] & bit && gr_key_open(s, o, l->parent) ? SLICE_MAX : 0;
     }
-    if (l->how != A_STRING || !g->strings[number].plain[l->state]) return 0;
-    if (!g->strings[number].shortest) return PLAIN_MAX;
-    uint32_t left = g->strings[number].max_len - l->count;
-    return left < PLAIN_MAX ? left : PLAIN_MAX;
+    if (l->how != A_STRING || !(g->strings[number].plain[l->state] & bit)) return 0;
+    const struct gr_string *str = &g->strings[number];
+    if (!str->shortest || str->max_len == GR_LEN_MANY) return SLICE_MAX;
+    if (l->count + str->spare >= str->max_len) return 0;
+    uint32_t left = str->max_len - l->count - str->spare;
+    return left < SLICE_MAX ? left : SLICE_MAX;
 }
 
 static void walk_config(struct walk *w, uint32_t c)
 {
     struct gr_state *s = w->s;
     struct level root = {.how = A_SET};
+    const struct nodes *nodes = &w->v->all;
+    uint32_t n_words = w->v->n_words;
     if (!simplify(s, c, &root)) {
         root.how = A_SET, root.at = s->levels.n, root.n = 1;
         if (!gr_list_push(s, &s->levels, c)) return;
     }
-    uint32_t room = root.how == A_SET ? 0 : plain_room(s, &root);
-    for (uint32_t i = 0; room && i < w->v->n_words; i++)
-        w->bits[i] |= w->v->plain[(size_t)room * w->v->n_words + i];
-    walk_nodes(w, room ? &w->v->rest : &w->v->all, &root);
+    for (int i = 0; i < N_SLICES && root.how != A_SET; i++) {
+        uint32_t room = slice_room(s, &root, (enum slice)i);
+        if (!room) continue;
+        const uint64_t *bits = w->v->slice[i].bits + (size_t)room * n_words;
+        for (uint32_t k = 0; k < n_words; k++) w->bits[k] |= bits[k];
+        nodes = &w->v->slice[i].rest;
+        break;
+    }
+    if (root.how == A_STRING || root.how == A_RULE)
+        walk_automaton(w, nodes, &root);
+    else
+        walk_nodes(w, nodes, 0, nodes->n, &root);
     s->levels.n = 0;
 }
 
@@ -438,7 +525,7 @@ bool gr_mask(struct gr_state *s, struct gr_vocab *v, uint64_t *bits)
     } else {
         struct level root = {.how = A_SET, .n = s->now.n};
         for (uint32_t i = 0; i < s->now.n; i++) gr_list_push(s, &s->levels, s->now.v[i]);
-        if (!s->failed) walk_nodes(w, &v->all, &root);
+        if (!s->failed) walk_nodes(w, &v->all, 0, v->all.n, &root);
         s->levels.n = 0;
     }
     free(w);

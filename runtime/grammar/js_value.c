@@ -165,18 +165,26 @@ static void find_first(const struct gr_grammar *g, struct gr_value *v)
         if (gr_next(g, v->number, (uint8_t)c)) gr_bit_set(v->first, c);
 }
 
+/* Keys have their own (js_object.c). */
+static void find_plain_of(struct js *j, struct gr_string *x)
+{
+    if (x->plain) return;
+    x->plain = gr_alloc(j->b, x->n);
+    memset(x->plain, 1, x->n);
+    js_find_plain(j, x, x->plain);
+    for (uint32_t k = 0; k < x->n && x->shortest; k++)
+        if (x->plain[k] && x->shortest[k] > x->spare) x->spare = x->shortest[k];
+}
+
 void gr_schema_finish(struct gr_build *b)
 {
     struct gr_grammar *g = b->g;
     struct js *j = g->schemas;
     if (!j) return;
     find_possible(b);
-    for (uint32_t i = 0; i < g->n_strings; i++) {
-        struct gr_string *x = &g->strings[i];
-        x->plain = gr_alloc(b, x->n);
-        memset(x->plain, 1, x->n);
-        js_find_plain(j, x, x->plain);
-    }
+    for (uint32_t i = 0; i < g->n_values; i++)
+        for (uint32_t k = 0; k < g->values[i].n_strings; k++)
+            find_plain_of(j, &g->strings[g->values[i].strings[k]]);
     for (uint32_t i = 0; i < g->n_objects; i++) js_object_finish(j, &g->objects[i]);
     for (uint32_t i = 0; i < g->n_arrays; i++) js_array_finish(j, &g->arrays[i]);
     for (uint32_t i = 0; i < g->n_values; i++) find_first(g, &g->values[i]);
