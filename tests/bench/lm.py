@@ -163,7 +163,7 @@ class Bench:
         """Tokens a second after `context` tokens, of both; GB/s of the loop over the bytes that a token reads."""
         row = {"infc": [], "peer": [], "read4k": [], "readhuge": []}
         for _ in range(self.a.rounds):
-            r = self.ours(e, threads, f"--prompt-tokens={max(context, 1)}", f"-n={n}")
+            r = self.ours(e, threads, f"--prompt-tokens={max(context, 1)}", f"--predict={n}")
             row["infc"].append(r["decode_tok_s"])
             row["peer"].append(self.llama(model, threads, "-p", 0, "-n", n, "-d", context))
             row["bytes"] = weights + r["kv_bytes_a_token"] * (context + n / 2)
@@ -176,14 +176,14 @@ class Bench:
     def prefill(self, e, model, threads, n):
         row = {"infc": [], "peer": []}
         for _ in range(self.a.rounds):
-            row["infc"].append(self.ours(e, threads, f"--prompt-tokens={n}", "-n=1")["prefill_tok_s"])
+            row["infc"].append(self.ours(e, threads, f"--prompt-tokens={n}", "--predict=1")["prefill_tok_s"])
             row["peer"].append(self.llama(model, threads, "-p", n, "-n", 0))
         return row
 
     def batch(self, e, model, threads, n):
         row = {"infc": [], "peer": []}
         for _ in range(self.a.rounds):
-            row["infc"].append(self.ours(e, threads, f"--batch={n}", "--prompt-tokens=32", "-n=64")["decode_tok_s"])
+            row["infc"].append(self.ours(e, threads, f"--batch={n}", "--prompt-tokens=32", "--predict=64")["decode_tok_s"])
             text = self.out(*self.first, self.peer / "llama-batched-bench", "-m", model, "-t", threads, "-tb", threads, "-c",
                             n * 128, "-npp", 32, "-ntg", 64, "-npl", n, "--output-format", "jsonl")
             row["peer"].append([json.loads(x) for x in text.split("\n") if x.startswith("{")][-1]["speed_tg"])
@@ -193,7 +193,7 @@ class Bench:
         row = {"infc": [], "peer": []}
         for _ in range(self.a.rounds + 2):
             t = time.perf_counter()
-            self.out(*self.first, e, "generate", "-p", PROMPT, "-n=1", "--temp=0", f"--threads={threads}")
+            self.out(*self.first, e, "generate", "-p", PROMPT, "--predict=1", "--temp=0", f"--threads={threads}")
             mid = time.perf_counter()
             self.out(*self.first, self.peer / "llama-completion", "-m", model, "-t", threads, "-c", 1024, "-no-cnv", "--temp", 0,
                      "-p", PROMPT, "-n", 1, "--no-warmup")
@@ -344,9 +344,9 @@ def main():
             for n in (4, 16):
                 add("batch", str(n), threads[-1], b.batch(e, path, threads[-1], n))
         add("start", "", threads[-1], b.start(e, path, threads[-1]))
-    if a.page:
-        pathlib.Path(a.page).write_text(page(b, rows, builds, level, started), encoding="utf-8")
-        print(f"wrote {a.page}")
+        if a.page:  # after each model: a long run that is cut off leaves what it has
+            pathlib.Path(a.page).write_text(page(b, rows, builds, level, started), encoding="utf-8")
+            print(f"wrote {a.page}", flush=True)
 
 
 if __name__ == "__main__":
