@@ -263,8 +263,9 @@ Written by `make bench-lm LLAMA_CPP_BIN=FOLDER` (tests/bench/lm.py); do not edit
 ## Decoding
 
 `infc, GB/s` is tok/s times the bytes a token reads: the tensors of the file and the keys and values at the middle of the run.
-`read` is a loop that reads a buffer of that size with as many threads, on 4 KiB pages (an engine's weights are mapped from its file);
-`of huge pages` is the share of the same loop's rate on 2 MiB pages.
+`read` is a loop that reads a buffer of that size with as many threads, on 4 KiB pages; `of huge pages` is the share of the same loop's
+rate on 2 MiB pages, which is the right one where the file system keeps an engine that was just written in large folios (ext4 since
+Linux 6.16; `FilePmdMapped` in smaps tells).
 
 {decode_table(rows['decode'])}
 
