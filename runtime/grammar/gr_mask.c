@@ -453,6 +453,25 @@ static void walk_config(struct walk *w, uint32_t c)
     s->levels.n = 0;
 }
 
+/* Many configurations at once. Where one of them takes every plain token, only the others of the
+ * vocabulary are walked. */
+static void walk_many(struct walk *w)
+{
+    struct gr_state *s = w->s;
+    struct level root = {.how = A_SET, .n = s->now.n}, one;
+    const struct slice_of *plain = &w->v->slice[PLAIN];
+    const uint64_t *bits = plain->bits + (size_t)SLICE_MAX * w->v->n_words;
+    bool all = false;
+    for (uint32_t i = 0; i < s->now.n; i++) {
+        if (!gr_list_push(s, &s->levels, s->now.v[i])) return;
+        all = all || (simplify(s, s->now.v[i], &one) && slice_room(s, &one, PLAIN) == SLICE_MAX);
+    }
+    for (uint32_t k = 0; all && k < w->v->n_words; k++) w->bits[k] |= bits[k];
+    const struct nodes *nodes = all ? &plain->rest : &w->v->all;
+    walk_nodes(w, nodes, 0, nodes->n, &root);
+    s->levels.n = 0;
+}
+
 /* ---- masks that were made before ---- */
 
 struct gr_masks {
@@ -523,10 +542,7 @@ bool gr_mask(struct gr_state *s, struct gr_vocab *v, uint64_t *bits)
     if (s->now.n <= MAX_SEPARATE) {
         for (uint32_t i = 0; i < s->now.n && !s->failed; i++) walk_config(w, s->now.v[i]);
     } else {
-        struct level root = {.how = A_SET, .n = s->now.n};
-        for (uint32_t i = 0; i < s->now.n; i++) gr_list_push(s, &s->levels, s->now.v[i]);
-        if (!s->failed) walk_nodes(w, &v->all, 0, v->all.n, &root);
-        s->levels.n = 0;
+        walk_many(w);
     }
     free(w);
     bool ok = !s->failed;
