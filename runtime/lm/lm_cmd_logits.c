@@ -70,15 +70,18 @@ static int read_line(const struct tap *t, const char *p, const char *end, struct
 {
     l->ids = malloc(((size_t)(end - p) / 2 + 1) * sizeof *l->ids);
     if (!l->ids) return cli_usage("no memory for the tokens");
-    while (p < end) {
-        char *next;
-        unsigned long long id = strtoull(p, &next, 10);
-        if (next == p || *p == '-' || id >= t->m.vocab)
-            return cli_usage("line %zu: '%.10s' is no token of this model", t->n_lines + 1, p);
+    for (;;) {
+        while (p < end && (*p == ' ' || *p == '\t' || *p == '\r')) p++;
+        if (p == end) return INFR_OK;
+        const char *first = p;
+        uint64_t id = 0;
+        for (; p < end && *p >= '0' && *p <= '9' && id < t->m.vocab; p++)
+            id = id * 10 + (uint64_t)(*p - '0');
+        if (p == first || id >= t->m.vocab || (p < end && !strchr(" \t\r", *p)))
+            return cli_usage("line %zu: '%.*s' is no token of this model", t->n_lines + 1,
+                             end - first < 12 ? (int)(end - first) : 12, first);
         l->ids[l->n++] = (uint32_t)id;
-        for (p = next; p < end && (*p == ' ' || *p == '\r'); p++) {}
     }
-    return INFR_OK;
 }
 
 static int read_lines(struct tap *t, char *text, size_t n)

@@ -40,6 +40,18 @@ same_answers_however_computed() {
 }
 t_check same-answers-however-computed same_answers_however_computed
 
+bad_token_ids() {
+    for ids in x 99999999999999999999999 389 -1 1,2 '1 2 x' '1 .'; do
+        printf '%s\n' "1 2
+$ids" >bad
+        ./chat logits bad -q >got 2>said && return 1
+        grep -q "^error: line 2: '.*' is no token of this model" said && [ ! -s got ] || return 1
+    done
+    printf '\n\r\n' >bad
+    ! ./chat logits bad -q 2>said && grep -q 'no token ids' said
+}
+t_check bad-token-ids bad_token_ids
+
 # One model in three forms of file: the same engine, but for the name.
 files_of_other_kinds() {
     ./chat tokenize -p "$prompt" >ids && ./chat logits ids -n 20 >want || return 1
@@ -189,6 +201,9 @@ template chat -p a --template none
 arguments chat -p a --template-args [
 argument chat a
 stride perplexity -p a --stride 9999999
+raw logits no/file --raw --batch 2
+cannot logits no/file
+preempt logits no/file --preempt 0
 END
 }
 if t_want bad-usage; then bad_usage && t_ok bad-usage; fi
