@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "compiler/commands.h"
-#include "compiler/golden.h"
+#include "compiler/golden_cache.h"
 #include "compiler/pipeline.h"
 #include "compiler/report.h"
 
@@ -73,7 +73,7 @@ static bool run(struct build *b, const char *output)
     bool stopped = false;
     b->m = pipeline_import(b->o, b->model_path, b->diag);
     if (!b->m) return false;
-    if (wants_golden(b->o)) b->golden = golden_make(b->m, (int)sysconf(_SC_NPROCESSORS_ONLN));
+    if (wants_golden(b->o)) b->golden = golden_make_cached(b->m, (int)sysconf(_SC_NPROCESSORS_ONLN), !option_given(b->o, OPT_NO_CACHE), b->diag);
     if (!pipeline_tensor(b, &stopped)) return false;
     if (stopped) return true;
     if (!pipeline_select_target(b) || !pipeline_lower(b)) return false;

@@ -4,9 +4,12 @@
  * its own; the weights are one segment that all plans refer to. The CPU's kernels are linked, those of GPUs are data.
  */
 #include <stddef.h>
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "compiler/emit_plan.h"
 #include "compiler/gpu_image.h"
@@ -28,11 +31,14 @@ struct part {
     bool is_gpu;
 };
 
+enum { MAX_READERS = 16 };
+
 struct engine {
     struct build *b;
     struct arena arena;
     struct part parts[BUILD_MAX_PARTS];
     struct target_object data;
+    int n_readers; /* threads that pack weights */
 };
 
 /* A compiled copy is wanted for each kernel and level; the plan's loop IR is used up by it. */
@@ -58,18 +64,6 @@ static void make_jobs(struct engine *e, struct part *part)
             part->job_kernel[part->n_jobs] = i;
             part->jobs[part->n_jobs++] = (struct object_job){.kernel = k->levels[lv->isa], .level = lv, .symbol = symbol};
         }
-    }
-}
-
-/* Identity of each kernel: its canonical loop IR on all levels. */
-static void hash_kernels(struct plan *p)
-{
-    for (size_t i = 0; i < p->kernels.n; i++) {
-        struct strbuf text = {0};
-        for (int l = 0; l < INFR_ISA_COUNT; l++)
-            if (p->kernels.v[i].levels[l]) lp_print(&text, p->kernels.v[i].levels[l], true);
-        p->kernels.v[i].hash = hash_bytes(strbuf_get(&text), text.len, 0);
-        strbuf_deinit(&text);
     }
 }
 
@@ -181,17 +175,50 @@ static bool emit_data(struct engine *e)
 
 static const struct plan_blob *last_blob(const struct engine *e) { return &e->parts[e->b->n_parts - 1].blob; }
 
-/* Bytes [at, at + n) of the segment: weights in order, zeros between them. */
-static bool read_weights(void *context, uint64_t at, void *dst, size_t n)
+/* A part of what is read of the segment. */
+struct piece {
+    const struct plan_blob *blob;
+    uint64_t at;
+    char *dst;
+    size_t n;
+};
+
+/* Weights in order, zeros between them. */
+static void *read_piece(void *context)
 {
-    struct engine *e = context;
-    const struct plan_blob *blob = last_blob(e);
+    const struct piece *p = context;
+    const struct plan_blob *blob = p->blob;
+    uint64_t at = p->at;
+    size_t n = p->n;
+    char *dst = p->dst;
     memset(dst, 0, n);
     for (size_t i = 0; i < blob->n_weights; i++) {
         const struct weight *w = &blob->weights[i];
         uint64_t lo = at > w->offset ? at : w->offset, hi = at + n < w->offset + w->n_bytes ? at + n : w->offset + w->n_bytes;
-        if (lo < hi) weight_read(w, lo - w->offset, (char *)dst + (lo - at), (size_t)(hi - lo));
+        if (lo < hi) weight_read(w, lo - w->offset, dst + (lo - at), (size_t)(hi - lo));
     }
+    return NULL;
+}
+
+/* Bytes [at, at + n) of the segment; packing is work, which the cores share. */
+static bool read_weights(void *context, uint64_t at, void *dst, size_t n)
+{
+    struct engine *e = context;
+    struct piece pieces[MAX_READERS];
+    pthread_t threads[MAX_READERS];
+    bool started[MAX_READERS] = {false};
+    size_t done = 0;
+    int count = 0;
+    while (done < n) {
+        size_t each = (n / (size_t)e->n_readers + 63) / 64 * 64, left = n - done;
+        pieces[count] = (struct piece){last_blob(e), at + done, (char *)dst + done, count == e->n_readers - 1 || left < each ? left : each};
+        done += pieces[count++].n;
+    }
+    for (int i = 1; i < count; i++) started[i] = !pthread_create(&threads[i], NULL, read_piece, &pieces[i]);
+    for (int i = 0; i < count; i++)
+        if (!started[i]) read_piece(&pieces[i]);
+    for (int i = 1; i < count; i++)
+        if (started[i]) pthread_join(threads[i], NULL);
     return true;
 }
 
@@ -211,11 +238,12 @@ static bool link_all(struct engine *e, const char *output_path)
 bool pipeline_engine(struct build *b, const char *output_path)
 {
     struct engine e = {.b = b};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    e.n_readers = cores < 1 ? 1 : cores > MAX_READERS ? MAX_READERS : (int)cores;
     arena_init(&e.arena);
     for (int i = 0; i < b->n_parts; i++) {
         e.parts[i].b = &b->parts[i];
         make_jobs(&e, &e.parts[i]);
-        hash_kernels(b->parts[i].plan); /* compiling uses the loop IR up */
     }
     bool ok = compile_kernels(&e);
     if (ok) emit_blobs(&e);

@@ -49,7 +49,7 @@ struct plan_kernel {
     struct lp_kernel *levels[INFR_ISA_COUNT];
     const char *library_symbol; /* runtime/ops function; levels are all NULL then */
     const char *name, *schedule;
-    uint64_t hash;          /* of the canonical loop IR of all levels */
+    uint64_t hash;          /* of the canonical loop IR of all levels; by passes/lower_module.c */
     uint64_t code_bytes[INFR_ISA_COUNT]; /* machine code; known after compiling */
     uint64_t scratch_bytes; /* a worker's scratch memory, the most of all levels; known after compiling */
 };

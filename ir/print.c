@@ -21,6 +21,7 @@ struct printer {
     struct strbuf *out;
     const struct ir_module *m; /* NULL: one op for a message */
     struct strbuf *resources;
+    bool outline; /* constants without their values */
     struct arena scratch;
     const char **value_names; /* by value id, m->next_id entries */
     const char **const_names; /* by constant id; NULL: not referenced */
@@ -289,6 +290,10 @@ static void put_elements(struct printer *p, const struct ir_const *c, size_t ele
 /* Bytes that are too many for the text: into the side file, or their hash. */
 static void put_resource(struct printer *p, const void *data, size_t n)
 {
+    if (p->outline) {
+        strbuf_printf(p->out, "bytes=%zu", n);
+        return;
+    }
     if (!p->resources) {
         strbuf_printf(p->out, "hash(%016llx, bytes=%zu)", (unsigned long long)hash_bytes(data, n, 0), n);
         return;
@@ -374,9 +379,10 @@ static void put_check(struct printer *p, const struct ir_check *c)
     strbuf_putc(p->out, '\n');
 }
 
-void ir_print_module(struct strbuf *out, const struct ir_module *m, struct strbuf *resources)
+static void put_module(struct printer *with, const struct ir_module *m)
 {
-    struct printer p = {.out = out, .m = m, .resources = resources};
+    struct printer p = *with;
+    struct strbuf *out = p.out;
     arena_init(&p.scratch);
     p.value_names = ARENA_ARRAY(&p.scratch, const char *, m->next_id);
     p.const_names = ARENA_ARRAY(&p.scratch, const char *, m->consts.n);
@@ -391,4 +397,16 @@ void ir_print_module(struct strbuf *out, const struct ir_module *m, struct strbu
     for (size_t i = 0; i < m->funcs.n; i++) put_func(&p, m->funcs.v[i]);
     strbuf_puts(out, "}\n");
     arena_deinit(&p.scratch);
+}
+
+void ir_print_module(struct strbuf *out, const struct ir_module *m, struct strbuf *resources)
+{
+    struct printer p = {.out = out, .m = m, .resources = resources};
+    put_module(&p, m);
+}
+
+void ir_print_module_outline(struct strbuf *out, const struct ir_module *m)
+{
+    struct printer p = {.out = out, .m = m, .outline = true};
+    put_module(&p, m);
 }

@@ -11,6 +11,8 @@
 
 /* resources: when not NULL, big constants are appended to it and referred to by offset. */
 void ir_print_module(struct strbuf *out, const struct ir_module *m, struct strbuf *resources);
+/* The same without the values of big constants: it does not parse back. */
+void ir_print_module_outline(struct strbuf *out, const struct ir_module *m);
 void ir_print_op(struct strbuf *out, const struct ir_op *op); /* one line, for messages */
 void ir_print_type(struct strbuf *out, const struct ir_type *t);
 /*

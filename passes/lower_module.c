@@ -107,6 +107,7 @@ static int intern_kernel(struct lowerer *w, struct plan_kernel *k)
     int known = (int)(intptr_t)map_find(&w->kernels, text.data, text.len) - 1;
     if (known < 0) {
         known = (int)w->p->kernels.n;
+        k->hash = hash_bytes(text.data, text.len, 0);
         vec_push(&w->p->arena, &w->p->kernels, *k);
         map_put(&w->kernels, text.data, text.len, (void *)(intptr_t)(known + 1));
     } else {

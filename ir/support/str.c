@@ -41,11 +41,15 @@ void strbuf_printf(struct strbuf *s, const char *fmt, ...)
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    int len = vsnprintf(NULL, 0, fmt, ap);
+    reserve(s, 64);
+    size_t room = s->cap - s->len; /* mostly enough, and then formatted only once */
+    int len = vsnprintf(s->data + s->len, room, fmt, ap);
     va_end(ap);
     INFC_ASSERT(len >= 0);
-    reserve(s, (size_t)len);
-    vsnprintf(s->data + s->len, (size_t)len + 1, fmt, again);
+    if ((size_t)len >= room) {
+        reserve(s, (size_t)len);
+        vsnprintf(s->data + s->len, (size_t)len + 1, fmt, again);
+    }
     va_end(again);
     s->len += (size_t)len;
 }
