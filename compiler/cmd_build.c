@@ -68,15 +68,42 @@ static bool wants_golden(const struct options *o)
     return !option_given(o, OPT_NO_GOLDEN) && !option_given(o, OPT_STOP_AFTER) && !option_given(o, OPT_EMIT);
 }
 
+/* --prec, and whether every target has it. */
+static bool select_precision(struct build *b)
+{
+    static const struct {
+        const char *name;
+        enum dtype dtype;
+        double tolerance; /* of golden vectors, relative to the outputs' spread */
+    } rows[] = {{"keep", DT_NONE, 0}, {"f16", DT_F16, 1e-2}, {"bf16", DT_BF16, 5e-2}, {"fp8", DT_F8E4M3FN, 0.3}, {"int8", DT_I8, 0.3}};
+    const char *prec = option_value(b->o, OPT_PREC, "keep");
+    size_t i = 0;
+    while (i < ARRAY_LEN(rows) && strcmp(rows[i].name, prec) != 0) i++;
+    if (i == ARRAY_LEN(rows))
+        return diag_report(b->diag, DIAG_OPTION, NULL, "--prec=%s: there are keep, f16, bf16, fp8 and int8", prec);
+    b->m->precision = rows[i].dtype;
+    b->golden_tolerance = rows[i].tolerance;
+    for (int k = 0; k < b->n_parts && rows[i].dtype; k++) {
+        const struct target *t = b->parts[k].target;
+        const struct target_gpu *gpu = t->levels[0].gpu;
+        if (gpu && !(gpu->mma >> rows[i].dtype & 1))
+            return diag_report_remedy(b->diag, DIAG_OPTION, NULL, "--prec=int8 or --prec=f16 are the nearest that it has", "target %s has no %s", t->name, prec);
+    }
+    return true;
+}
+
 static bool run(struct build *b, const char *output)
 {
     bool stopped = false;
     b->m = pipeline_import(b->o, b->model_path, b->diag);
-    if (!b->m) return false;
-    if (wants_golden(b->o)) b->golden = golden_make_cached(b->m, (int)sysconf(_SC_NPROCESSORS_ONLN), !option_given(b->o, OPT_NO_CACHE), b->diag);
+    if (!b->m || !pipeline_select_target(b) || !select_precision(b)) return false;
+    if (wants_golden(b->o)) {
+        bool caches = !option_given(b->o, OPT_NO_CACHE);
+        b->golden = golden_make_cached(b->m, (int)sysconf(_SC_NPROCESSORS_ONLN), caches, b->diag);
+    }
     if (!pipeline_tensor(b, &stopped)) return false;
     if (stopped) return true;
-    if (!pipeline_select_target(b) || !pipeline_lower(b)) return false;
+    if (!pipeline_lower(b)) return false;
     const char *emit = option_value(b->o, OPT_EMIT, NULL);
     if (emit) return emit_text(b, emit);
     return pipeline_engine(b, output) && report_build(b, output);
@@ -86,11 +113,6 @@ int cmd_build(const struct options *o, struct diag_sink *diag)
 {
     if (o->args.n != 1) {
         diag_report(diag, DIAG_OPTION, NULL, "expected one model file; see `infc build --help`");
-        return 2;
-    }
-    const char *prec = option_value(o, OPT_PREC, "keep");
-    if (strcmp(prec, "keep")) {
-        diag_report_remedy(diag, DIAG_OPTION, NULL, "leave it out, or convert the model before", "--prec=%s: only `keep` is supported yet", prec);
         return 2;
     }
     struct arena a;

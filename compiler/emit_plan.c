@@ -228,10 +228,11 @@ static void put_kernels(struct emitter *e)
     }
 }
 
-static void put_golden(struct emitter *e, const struct golden *g)
+static void put_golden(struct emitter *e, const struct golden *g, double tolerance)
 {
     size_t n_sym = dim_sym_count(e->p->module->dims);
-    struct infr_golden row = {.seed = g->seed, .symbols = (uint32_t)e->pool_i64.n, .outputs = 0, .tolerance = g->tolerance};
+    struct infr_golden row = {.seed = g->seed, .symbols = (uint32_t)e->pool_i64.n, .outputs = 0,
+                              .tolerance = g->tolerance > tolerance ? g->tolerance : tolerance};
     for (size_t i = 0; i < n_sym; i++) vec_push(&e->scratch, &e->pool_i64, i < g->n_symbols ? g->sym_values[i] : 1);
     for (size_t o = 0; o < e->outputs.n; o++) {
         const struct golden_output *go = &g->outputs[o];
@@ -375,7 +376,7 @@ void plan_emit_blob(struct plan *p, const struct plan_blob_options *opt, struct 
     put_bufs(&e, buf_weight);
     put_kernels(&e);
     uint32_t entry = put_block(&e, p->entry);
-    if (opt->golden) put_golden(&e, opt->golden);
+    if (opt->golden) put_golden(&e, opt->golden, opt->golden_tolerance);
     put_header(&e, opt, entry);
     arena_deinit(&e.scratch);
 }

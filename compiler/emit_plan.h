@@ -25,6 +25,7 @@ struct plan_blob_options {
     const char *manifest; /* JSON text */
     unsigned isa_mask;
     const struct golden *golden; /* NULL = none */
+    double golden_tolerance;     /* at least this is allowed */
     const struct plan_blob *shared; /* another plan's blob, whose weights this one may use; its own come behind. NULL = none */
     const void *text; /* the text section (compiler/text_section.h), or NULL */
     size_t text_bytes;

@@ -102,8 +102,8 @@ static bool compile_kernels(struct engine *e)
 static char *manifest(struct engine *e, const struct part *part)
 {
     struct strbuf s = {0};
-    strbuf_printf(&s, "{\"compiler\": \"infc %s\", \"target\": \"%s\", \"kernels\": %zu, \"precision\": \"keep\", \"meta\": {", INFC_VERSION,
-                  part->b->target->name, part->b->plan->kernels.n);
+    strbuf_printf(&s, "{\"compiler\": \"infc %s\", \"target\": \"%s\", \"kernels\": %zu, \"precision\": \"%s\", \"meta\": {", INFC_VERSION,
+                  part->b->target->name, part->b->plan->kernels.n, option_value(e->b->o, OPT_PREC, "keep"));
     const struct ir_module *m = e->b->m;
     for (size_t i = 0; i < m->meta_keys.n; i++) {
         if (strlen(m->meta_values.v[i]) > 4096) continue; /* big tables such as OCR dictionaries are not for reading */
@@ -125,7 +125,7 @@ static void emit_blobs(struct engine *e)
     for (int i = 0; i < b->n_parts; i++) {
         struct part *part = &e->parts[i];
         struct plan_blob_options o = {.compiler_version = "infc " INFC_VERSION, .manifest = manifest(e, part),
-                                      .isa_mask = part->is_gpu ? 0 : part->b->isa_mask, .golden = b->golden,
+                                      .isa_mask = part->is_gpu ? 0 : part->b->isa_mask, .golden = b->golden, .golden_tolerance = b->golden_tolerance,
                                       .shared = i ? &e->parts[i - 1].blob : NULL, .text = b->m->text, .text_bytes = b->m->n_text_bytes};
         plan_emit_blob(part->b->plan, &o, &part->blob);
     }

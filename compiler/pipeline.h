@@ -32,6 +32,7 @@ struct build {
     struct build_part parts[BUILD_MAX_PARTS]; /* the CPU's first, if there is one */
     int n_parts;
     const struct golden *golden; /* NULL: none */
+    double golden_tolerance;     /* of a lowered precision; 0: the golden vector's own */
 };
 
 /* Import by the options' --shape; NULL after diagnostics. */

@@ -105,6 +105,8 @@ struct lp_kernel {
     const struct dim *slices;
     /* A worker claims this many slices at a time when slices are uneven; 0 = one contiguous share each. */
     int64_t claim;
+    /* GPUs: a slice is the work of so many threads together, over the tiles of DOT; 0: of one. */
+    int cta_threads;
     const struct dim *flops, *bytes; /* estimates a launch, for profiles; NULL = unknown */
     struct lp_block *body;
     uint32_t next_id;
@@ -150,6 +152,8 @@ struct lp_value *lp_splat(struct lp_builder *b, struct lp_value *x, int rows, in
 struct lp_value *lp_extract(struct lp_builder *b, struct lp_value *x, int index);
 struct lp_value *lp_reduce(struct lp_builder *b, enum lp_reduce_kind kind, struct lp_value *x);
 struct lp_value *lp_mma(struct lp_builder *b, struct lp_value *acc, struct lp_value *x, struct lp_value *y, int k);
+
+struct lp_value *lp_dot(struct lp_builder *b, struct lp_value *acc, struct lp_value *x, struct lp_value *y);
 
 struct lp_value *lp_load(struct lp_builder *b, int buf, struct lp_value *const *idx); /* scalar, or gather */
 struct lp_value *lp_load_tile(struct lp_builder *b, int buf, struct lp_value *const *idx, int rows, int cols,

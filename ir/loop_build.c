@@ -327,6 +327,13 @@ struct lp_value *lp_mma(struct lp_builder *b, struct lp_value *acc, struct lp_va
     return r;
 }
 
+struct lp_value *lp_dot(struct lp_builder *b, struct lp_value *acc, struct lp_value *x, struct lp_value *y)
+{
+    INFC_ASSERT(x->type.rows == acc->type.rows && y->type.cols == acc->type.cols && x->type.cols == y->type.rows);
+    struct lp_value *ops[3] = {acc, x, y};
+    return emit(b, LP_OP_DOT, 3, ops, acc->type);
+}
+
 /* ---- memory ---- */
 
 struct lp_value *lp_nrows(const struct lp_kernel *k, const struct lp_op *op)

@@ -143,6 +143,20 @@ static void run_reduce(const struct machine *m, const struct lp_op *op)
     free(row);
 }
 
+static void run_dot(const struct machine *m, const struct lp_op *op)
+{
+    struct lp_type t = op->results[0]->type;
+    size_t k = op->operands[1]->type.cols;
+    const union lp_cell *acc = cells_of(m, op->operands[0]), *x = cells_of(m, op->operands[1]), *y = cells_of(m, op->operands[2]);
+    union lp_cell *out = cells_of(m, op->results[0]);
+    for (size_t r = 0; r < t.rows; r++)
+        for (size_t c = 0; c < t.cols; c++) {
+            union lp_cell v = acc[r * t.cols + c];
+            for (size_t i = 0; i < k; i++) v = lp_cell_fma(t.dtype, x[r * k + i], y[i * t.cols + c], v);
+            out[r * t.cols + c] = v;
+        }
+}
+
 static void run_mma(const struct machine *m, const struct lp_op *op)
 {
     struct lp_type t = op->results[0]->type;
@@ -306,6 +320,7 @@ static bool run_op(struct machine *m, const struct lp_op *op)
     case LP_OP_EXTRACT: run_extract(m, op); return true;
     case LP_OP_REDUCE: run_reduce(m, op); return true;
     case LP_OP_MMA: run_mma(m, op); return true;
+    case LP_OP_DOT: run_dot(m, op); return true;
     case LP_OP_LOAD: return run_load(m, op);
     case LP_OP_STORE: return run_store(m, op);
     case LP_OP_FOR: return run_for(m, op);

@@ -297,6 +297,7 @@ static bool read_header(struct parser *s)
     if (!expect(s, "slices") || !read_dim(s, &k->slices) || !expect(s, "claim") ||
         !read_int(s, 0, INT64_MAX, &k->claim))
         return false;
+    if (accept(s, "cta") && !read_small(s, 32, 1024, &k->cta_threads)) return false;
     if (accept(s, "flops") && !read_dim(s, &k->flops)) return false;
     if (accept(s, "bytes") && !read_dim(s, &k->bytes)) return false;
     if (!expect(s, "{")) return false;

@@ -158,6 +158,7 @@ static void put_header(struct printer *p)
     strbuf_puts(p->out, "slices ");
     put_dim(p, k->slices);
     strbuf_printf(p->out, " claim %lld", (long long)k->claim);
+    if (k->cta_threads) strbuf_printf(p->out, " cta %d", k->cta_threads);
     if (!p->canonical && k->flops) {
         strbuf_puts(p->out, " flops ");
         put_dim(p, k->flops);

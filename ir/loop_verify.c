@@ -79,6 +79,16 @@ static const char *check_reduce(const struct lp_op *op)
     return NULL;
 }
 
+static const char *check_dot(const struct lp_op *op)
+{
+    struct lp_type c = op->operands[0]->type, x = op->operands[1]->type, y = op->operands[2]->type;
+    if (!same_type(c, op->results[0]->type)) return "the result's type is not the accumulator's";
+    if (x.rows != c.rows || y.cols != c.cols || x.cols != y.rows) return "the shapes do not fit";
+    bool bytes = (x.dtype == DT_I8 || x.dtype == DT_U8) && y.dtype == DT_I8;
+    bool floats = x.dtype == y.dtype && (x.dtype == DT_F16 || x.dtype == DT_BF16 || x.dtype == DT_F8E4M3FN || x.dtype == DT_F8E5M2);
+    return c.dtype == DT_F32 ? (floats ? NULL : "the types do not fit") : c.dtype == DT_I32 && bytes ? NULL : "the types do not fit";
+}
+
 static const char *check_mma(const struct lp_op *op)
 {
     struct lp_type c = op->operands[0]->type, x = op->operands[1]->type, y = op->operands[2]->type;
@@ -116,6 +126,7 @@ static const char *check_tile_op(const struct lp_kernel *k, const struct lp_op *
         return r.rows != 1 || r.cols != (x.rows > 1 ? x.cols : 1) ? "the result is not one row or element" : NULL;
     case LP_OP_REDUCE: return check_reduce(op);
     case LP_OP_MMA: return check_mma(op);
+    case LP_OP_DOT: return check_dot(op);
     default: return "not expected here";
     }
 }

@@ -149,6 +149,7 @@ struct ir_module {
     VEC(const char *) meta_values;
     const void *text; /* a language model's text section (compiler/text_section.h), handed on to the engine; NULL: none */
     size_t n_text_bytes;
+    enum dtype precision; /* what the operands of matmuls by weights are rounded to (passes/precision.c); DT_NONE: they stay */
     uint32_t next_id;
     void (*release)(void *owned); /* when not NULL: called by ir_module_destroy, e.g. to unmap files */
     void *owned;

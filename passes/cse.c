@@ -15,7 +15,8 @@ static void key_const(struct strbuf *k, const struct ir_const *c)
 {
     strbuf_printf(k, "c%d e%p r%d ", (int)c->type.dtype, (const void *)c->type.enc, c->type.rank);
     for (int i = 0; i < c->type.rank; i++) strbuf_printf(k, "%p ", (const void *)c->type.dims[i]);
-    if (c->n_bytes > MAX_CONST_BYTES) strbuf_printf(k, "at %p", c->data);
+    if (c->part) strbuf_printf(k, "part %u", c->id); /* has no bytes yet */
+    else if (c->n_bytes > MAX_CONST_BYTES) strbuf_printf(k, "at %p", c->data);
     else strbuf_putn(k, c->data, c->n_bytes);
     strbuf_printf(k, " s%d", c->splat);
 }

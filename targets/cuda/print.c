@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "ir/dim.h"
-#include "targets/cuda/print.h"
+#include "targets/cuda/print_cta.h"
 
 bool pr_fail(struct printer *p, enum diag_id id, const char *what, const char *name)
 {
@@ -65,16 +65,20 @@ static uint32_t id_of(const struct lp_value *v)
     return v->id;
 }
 
-void pr_declare(struct strbuf *s, const struct lp_value *v)
+void pr_declare(const struct printer *p, struct strbuf *s, const struct lp_value *v)
 {
-    strbuf_printf(s, "%s%s v%u", pr_elems(v->type) > 1 ? "__align__(16) " : "", pr_type(v->type.dtype), id_of(v));
-    if (pr_elems(v->type) > 1) strbuf_printf(s, "[%d]", pr_elems(v->type));
+    strbuf_printf(s, "%s%s v%u", pr_elems(p, v->type) > 1 ? "__align__(16) " : "", pr_type(v->type.dtype), id_of(v));
+    if (pr_elems(p, v->type) > 1) strbuf_printf(s, "[%d]", pr_elems(p, v->type));
 }
 
-void pr_element(struct strbuf *s, const struct lp_value *v, const char *r, const char *c)
+void pr_element(const struct printer *p, struct strbuf *s, const struct lp_value *v, const char *r, const char *c)
 {
     struct lp_type t = v->type;
     strbuf_printf(s, "v%u", id_of(v));
+    if (p->k->cta_threads) {
+        strbuf_puts(s, t.rows > 1 && t.cols > 1 ? "[e]" : t.cols > 1 ? "[ci]" : t.rows > 1 ? "[ri]" : "");
+        return;
+    }
     if (t.rows > 1 && t.cols > 1) strbuf_printf(s, "[(%s) * %d + %s]", r, t.cols, c);
     else if (t.rows > 1) strbuf_printf(s, "[%s]", r);
     else if (t.cols > 1) strbuf_printf(s, "[%s]", c);
@@ -82,8 +86,26 @@ void pr_element(struct strbuf *s, const struct lp_value *v, const char *r, const
 
 void pr_scalar(struct strbuf *s, const struct lp_value *v) { strbuf_printf(s, "v%u", id_of(v)); }
 
+int pr_elems(const struct printer *p, struct lp_type t) { return p->k->cta_threads ? cta_elems(t) : t.rows * t.cols; }
+
+/* One loop over the thread's elements; e, ri and ci are theirs (print_cta.c). */
+static void cta_loop_begin(struct printer *p, struct lp_type t)
+{
+    int n = cta_elems(t);
+    if (n == 1) return;
+    pr_line(p, "#pragma unroll");
+    pr_line(p, "for (int %s = 0; %s < %d; %s++) {", n == 32 ? "e" : n == 8 ? "ci" : "ri", n == 32 ? "e" : n == 8 ? "ci" : "ri", n,
+            n == 32 ? "e" : n == 8 ? "ci" : "ri");
+    p->indent++;
+    if (n == 32) pr_line(p, "const int ri = e / 16 * 2 + e %% 4 / 2, ci = e / 4 %% 4 * 2 + e %% 2;");
+}
+
 void pr_loops_begin(struct printer *p, struct lp_type t)
 {
+    if (p->k->cta_threads) {
+        cta_loop_begin(p, t);
+        return;
+    }
     const char *const names[] = {"r", "c"};
     const int counts[] = {t.rows, t.cols};
     for (int i = 0; i < 2; i++) {
@@ -96,7 +118,8 @@ void pr_loops_begin(struct printer *p, struct lp_type t)
 
 void pr_loops_end(struct printer *p, struct lp_type t)
 {
-    for (int n = (t.rows > 1) + (t.cols > 1); n > 0; n--) {
+    int depth = p->k->cta_threads ? cta_elems(t) > 1 : (t.rows > 1) + (t.cols > 1);
+    for (int n = depth; n > 0; n--) {
         p->indent--;
         pr_line(p, "}");
     }
@@ -105,7 +128,7 @@ void pr_loops_end(struct printer *p, struct lp_type t)
 /* dst = src, element by element. */
 static void copy_value(struct printer *p, const char *dst, const struct lp_value *v, const char *src)
 {
-    int n = pr_elems(v->type);
+    int n = pr_elems(p, v->type);
     if (n == 1) {
         pr_line(p, "%s = %s;", dst, src);
         return;
@@ -117,7 +140,7 @@ static void copy_value(struct printer *p, const char *dst, const struct lp_value
 static void declare_line(struct printer *p, const struct lp_value *v)
 {
     struct strbuf s = {0};
-    pr_declare(&s, v);
+    pr_declare(p, &s, v);
     pr_line(p, "%s;", strbuf_get(&s));
     strbuf_deinit(&s);
 }
@@ -131,7 +154,7 @@ static void move_all(struct printer *p, struct lp_value *const *to, struct lp_va
         for (int j = 0; j < n; j++) crossed |= j != i && id_of(from[i]) == id_of(to[j]);
     if (crossed) pr_line(p, "{"), p->indent++;
     for (int i = 0; crossed && i < n; i++) {
-        int elems = pr_elems(to[i]->type);
+        int elems = pr_elems(p, to[i]->type);
         if (elems > 1) pr_line(p, "%s t%d[%d];", pr_type(to[i]->type.dtype), i, elems);
         else pr_line(p, "%s t%d;", pr_type(to[i]->type.dtype), i);
         snprintf(dst, sizeof dst, "t%d", i);
@@ -153,6 +176,10 @@ static void print_block(struct printer *p, struct lp_block *b, const struct lp_o
 
 static void print_for(struct printer *p, struct lp_op *op)
 {
+    if (p->k->cta_threads && cta_is_dot_loop(op)) {
+        cta_print_dot_loop(p, op);
+        return;
+    }
     struct lp_block *body = op->regions[0];
     struct strbuf lo = {0}, hi = {0};
     const struct lp_op *yield = NULL;
@@ -291,14 +318,20 @@ bool cuda_print(struct lp_kernel *k, const struct target_level *level, const cha
     lp_simplify(k);
     struct printer p = {.k = k, .out = out, .diag = diag};
     *launch = (struct cuda_launch){.threads = CUDA_THREADS, .slices_cta = CUDA_THREADS};
+    if (k->cta_threads) *launch = (struct cuda_launch){.threads = k->cta_threads, .slices_cta = 1};
     clear_aux(k->body);
     print_comment(out, k->loc);
     for (int i = 0; cuda_prelude[i]; i++) strbuf_puts(out, cuda_prelude[i]);
+    for (int i = 0; k->cta_threads && cta_prelude[i]; i++) strbuf_puts(out, cta_prelude[i]);
     print_signature(&p, symbol, launch->threads);
     p.indent = 1;
     const struct lp_op *yield = NULL;
-    pr_line(&p, "const i64 v%u = (i64)blockIdx.x * %d + threadIdx.x;", k->body->args[0]->id, CUDA_THREADS);
-    pr_line(&p, "if (v%u >= n_slices) return;", k->body->args[0]->id);
+    if (k->cta_threads) {
+        pr_line(&p, "const i64 v%u = blockIdx.x;", k->body->args[0]->id);
+    } else {
+        pr_line(&p, "const i64 v%u = (i64)blockIdx.x * %d + threadIdx.x;", k->body->args[0]->id, CUDA_THREADS);
+        pr_line(&p, "if (v%u >= n_slices) return;", k->body->args[0]->id);
+    }
     if (print_stack(&p)) print_block(&p, k->body, &yield);
     strbuf_puts(out, "}\n");
     return !p.failed;

@@ -17,7 +17,8 @@ bool pr_fail(struct printer *p, enum diag_id id, const char *what, const char *n
 /* A line of its own, indented. */
 void pr_line(struct printer *p, const char *fmt, ...) INFC_PRINTF(2, 3);
 
-static inline int pr_elems(struct lp_type t) { return t.rows * t.cols; }
+/* Elements of a value that one thread has. */
+int pr_elems(const struct printer *p, struct lp_type t);
 
 /* C type of an element in registers, and in memory (bool differs). */
 const char *pr_type(enum dtype d);
@@ -26,14 +27,16 @@ const char *pr_mem_type(enum dtype d);
 bool pr_is_soft(enum dtype d);
 
 /* Declares v: "float v3" or "float v3[8]"; the line is left open. */
-void pr_declare(struct strbuf *s, const struct lp_value *v);
+void pr_declare(const struct printer *p, struct strbuf *s, const struct lp_value *v);
 /* Element (r, c) of v, broadcast where v has one row or column; r and c are C expressions. */
-void pr_element(struct strbuf *s, const struct lp_value *v, const char *r, const char *c);
+void pr_element(const struct printer *p, struct strbuf *s, const struct lp_value *v, const char *r, const char *c);
 /* A scalar's name. */
 void pr_scalar(struct strbuf *s, const struct lp_value *v);
 /* Opens loops over rows and columns of t (variables r and c; none for one element) and closes them. */
 void pr_loops_begin(struct printer *p, struct lp_type t);
 void pr_loops_end(struct printer *p, struct lp_type t);
+
+void pr_stride(struct printer *p, struct strbuf *s, const struct dim *d);
 
 /* print_ops.c: pointwise ops and constants; print_tile.c; print_mem.c */
 void pr_pointwise(struct printer *p, const struct lp_op *op);

@@ -5,7 +5,7 @@
  */
 #include "ir/dim.h"
 #include "ir/loop_rewrite.h"
-#include "targets/cuda/print.h"
+#include "targets/cuda/print_cta.h"
 
 struct access {
     const struct lp_buf *buf;
@@ -17,7 +17,7 @@ struct access {
     const struct lp_value *nrows, *ncols;
 };
 
-static void put_stride(struct printer *p, struct strbuf *s, const struct dim *d)
+void pr_stride(struct printer *p, struct strbuf *s, const struct dim *d)
 {
     if (dim_is_const(d)) {
         strbuf_printf(s, "%lldll", (long long)d->value);
@@ -44,18 +44,18 @@ static void describe(struct printer *p, const struct lp_op *op, struct access *x
         struct strbuf *to = i->type.cols == 1 ? &x->base : &x->lane;
         if (i->type.cols > 1) gathers = true, cols = i->type.cols;
         strbuf_puts(to, to->len ? " + " : "");
-        pr_element(to, i, "0", "c");
+        pr_element(p, to, i, "0", "c");
         strbuf_puts(to, " * ");
-        put_stride(p, to, x->buf->strides[a]);
+        pr_stride(p, to, x->buf->strides[a]);
     }
     x->type.cols = (uint16_t)cols; /* a scalar scattered over an index vector */
-    if (x->type.rows > 1 && op->row_axis >= 0) put_stride(p, &x->row, x->buf->strides[op->row_axis]);
+    if (x->type.rows > 1 && op->row_axis >= 0) pr_stride(p, &x->row, x->buf->strides[op->row_axis]);
     else strbuf_puts(&x->row, "0");
     if (cols > 1 && !gathers && op->col_axis >= 0) {
         const struct dim *d = x->buf->strides[op->col_axis];
         x->contiguous = dim_is(d, 1);
         strbuf_puts(&x->lane, "c * ");
-        put_stride(p, &x->lane, d);
+        pr_stride(p, &x->lane, d);
     }
     if (!x->lane.len) strbuf_puts(&x->lane, "0");
 }
@@ -99,17 +99,21 @@ void pr_load(struct printer *p, const struct lp_op *op)
 {
     struct access x;
     struct strbuf declare = {0}, dst = {0}, n = {0};
+    if (p->k->cta_threads) {
+        cta_load(p, op);
+        return;
+    }
     describe(p, op, &x);
-    pr_declare(&declare, op->results[0]);
+    pr_declare(p, &declare, op->results[0]);
     pr_line(p, "%s;", strbuf_get(&declare));
-    pr_element(&dst, op->results[0], "r", "c");
+    pr_element(p, &dst, op->results[0], "r", "c");
     pr_loops_begin(p, rows_of(x.type));
     pr_line(p, "{");
     p->indent++;
     print_pointer(p, op, &x, true);
     if (is_row_of_16(&x)) {
         struct strbuf to = {0};
-        pr_element(&to, op->results[0], "r", "0");
+        pr_element(p, &to, op->results[0], "r", "0");
         pr_line(p, "read_row<%d>(&%s, p);", x.type.cols, strbuf_get(&to));
         strbuf_deinit(&to);
     } else {
@@ -138,8 +142,12 @@ void pr_store(struct printer *p, const struct lp_op *op)
     struct access x;
     struct strbuf src = {0}, n = {0}, rows = {0};
     const struct lp_value *v = op->operands[0];
+    if (p->k->cta_threads) {
+        cta_store(p, op);
+        return;
+    }
     describe(p, op, &x);
-    pr_element(&src, v, "r", "c");
+    pr_element(p, &src, v, "r", "c");
     pr_loops_begin(p, rows_of(x.type));
     if (x.nrows) pr_scalar(&rows, x.nrows);
     pr_line(p, x.nrows ? "if (%s < %s) {" : "{", x.type.rows > 1 ? "r" : "0", strbuf_get(&rows));
@@ -147,7 +155,7 @@ void pr_store(struct printer *p, const struct lp_op *op)
     print_pointer(p, op, &x, false);
     if (is_row_of_16(&x) && v->type.cols == x.type.cols) {
         struct strbuf from = {0};
-        pr_element(&from, v, "r", "0");
+        pr_element(p, &from, v, "r", "0");
         pr_line(p, "write_row<%d>(p, &%s);", x.type.cols, strbuf_get(&from));
         strbuf_deinit(&from);
     } else {

@@ -235,13 +235,13 @@ void pr_pointwise(struct printer *p, const struct lp_op *op)
     struct strbuf declare = {0}, dst = {0}, expr = {0}, x[3] = {{0}, {0}, {0}};
     char *names[3] = {NULL, NULL, NULL};
     for (int i = 0; i < op->n_operands && i < 3; i++) {
-        pr_element(&x[i], op->operands[i], "r", "c");
+        pr_element(p, &x[i], op->operands[i], "r", "c");
         names[i] = x[i].data;
     }
-    pr_declare(&declare, y);
-    pr_element(&dst, y, "r", "c");
+    pr_declare(p, &declare, y);
+    pr_element(p, &dst, y, "r", "c");
     put_expression(p, &expr, op, names);
-    if (pr_elems(y->type) == 1) {
+    if (pr_elems(p, y->type) == 1) {
         pr_line(p, "const %s = %s;", strbuf_get(&declare), strbuf_get(&expr));
     } else {
         pr_line(p, "%s;", strbuf_get(&declare));
@@ -288,10 +288,10 @@ void pr_const(struct printer *p, const struct lp_op *op)
 {
     struct lp_value *y = op->results[0];
     struct strbuf declare = {0}, dst = {0}, value = {0};
-    pr_declare(&declare, y);
-    pr_element(&dst, y, "r", "c");
+    pr_declare(p, &declare, y);
+    pr_element(p, &dst, y, "r", "c");
     put_const(&value, y->type.dtype, op);
-    if (pr_elems(y->type) == 1) {
+    if (pr_elems(p, y->type) == 1) {
         pr_line(p, "const %s = %s;", strbuf_get(&declare), strbuf_get(&value));
     } else {
         pr_line(p, "%s;", strbuf_get(&declare));

@@ -5,7 +5,7 @@
 static void declare(struct printer *p, const struct lp_value *v)
 {
     struct strbuf s = {0};
-    pr_declare(&s, v);
+    pr_declare(p, &s, v);
     pr_line(p, "%s;", strbuf_get(&s));
     strbuf_deinit(&s);
 }
@@ -14,7 +14,7 @@ static void declare(struct printer *p, const struct lp_value *v)
 static void each(struct printer *p, const struct lp_value *y, const char *expr)
 {
     struct strbuf dst = {0};
-    pr_element(&dst, y, "r", "c");
+    pr_element(p, &dst, y, "r", "c");
     declare(p, y);
     pr_loops_begin(p, y->type);
     pr_line(p, "%s = %s;", strbuf_get(&dst), expr);
@@ -32,8 +32,8 @@ static void print_reduce(struct printer *p, const struct lp_op *op)
         pr_fail(p, DIAG_CODEGEN, "not a power of two of columns in", "reduce");
         return;
     }
-    pr_element(&src, x, "r", "e");
-    pr_element(&dst, y, "r", "0");
+    pr_element(p, &src, x, "r", "e");
+    pr_element(p, &dst, y, "r", "0");
     pr_binary(p, &expr, ops[op->index], x->type.dtype, "h[e]", "h[e + n]");
     declare(p, y);
     pr_loops_begin(p, (struct lp_type){x->type.dtype, x->type.rows, 1});
@@ -55,14 +55,14 @@ static void print_reduce(struct printer *p, const struct lp_op *op)
 }
 
 /* Product number i of the k that each element adds. */
-static void put_product(struct strbuf *s, const struct lp_op *op, int i)
+static void put_product(const struct printer *p, struct strbuf *s, const struct lp_op *op, int i)
 {
     char column[32], inner[16];
     struct strbuf a = {0}, b = {0};
     snprintf(column, sizeof column, op->index == 1 ? "c" : "c * %d + %d", op->index, i);
     snprintf(inner, sizeof inner, "%d", i);
-    pr_element(&a, op->operands[1], "r", inner);
-    pr_element(&b, op->operands[2], "0", column);
+    pr_element(p, &a, op->operands[1], "r", inner);
+    pr_element(p, &b, op->operands[2], "0", column);
     if (op->index == 2 && op->operands[1]->type.dtype == DT_BF16) strbuf_printf(s, "s = __fmaf_rn(f32_of_bf16(%s), f32_of_bf16(%s), s);", strbuf_get(&a), strbuf_get(&b));
     else strbuf_printf(s, "s += (int)%s * (int)%s;", strbuf_get(&a), strbuf_get(&b));
     strbuf_deinit(&a);
@@ -74,13 +74,13 @@ static void print_mma(struct printer *p, const struct lp_op *op)
     const struct lp_value *y = op->results[0];
     struct strbuf acc = {0}, dst = {0}, a = {0}, b = {0};
     enum dtype d = y->type.dtype;
-    pr_element(&acc, op->operands[0], "r", "c");
-    pr_element(&dst, y, "r", "c");
+    pr_element(p, &acc, op->operands[0], "r", "c");
+    pr_element(p, &dst, y, "r", "c");
     declare(p, y);
     pr_loops_begin(p, y->type);
     if (op->index == 1) {
-        pr_element(&a, op->operands[1], "r", "c");
-        pr_element(&b, op->operands[2], "r", "c");
+        pr_element(p, &a, op->operands[1], "r", "c");
+        pr_element(p, &b, op->operands[2], "r", "c");
         if (d == DT_F32 || d == DT_F64)
             pr_line(p, "%s = %s(%s, %s, %s);", strbuf_get(&dst), d == DT_F64 ? "__fma_rn" : "__fmaf_rn", strbuf_get(&a), strbuf_get(&b), strbuf_get(&acc));
         else if (pr_is_soft(d))
@@ -92,7 +92,7 @@ static void print_mma(struct printer *p, const struct lp_op *op)
         pr_line(p, "    %s s = %s;", pr_type(d), strbuf_get(&acc));
         for (int i = 0; i < op->index; i++) {
             struct strbuf product = {0};
-            put_product(&product, op, i);
+            put_product(p, &product, op, i);
             pr_line(p, "    %s", strbuf_get(&product));
             strbuf_deinit(&product);
         }
@@ -112,15 +112,19 @@ void pr_tile_op(struct printer *p, const struct lp_op *op)
     struct strbuf s = {0};
     char index[16];
     snprintf(index, sizeof index, "%d", op->index);
+    if (p->k->cta_threads && op->code != LP_OP_SPLAT) {
+        pr_fail(p, DIAG_NO_LOWERING, "no code for a CTA's tiles for", lp_op_name(op->code));
+        return;
+    }
     switch (op->code) {
     case LP_OP_IOTA: each(p, op->results[0], op->results[0]->type.cols > 1 ? "c" : "0"); break;
     case LP_OP_SPLAT:
-        pr_element(&s, x, "r", "c");
+        pr_element(p, &s, x, "r", "c");
         each(p, op->results[0], strbuf_get(&s));
         break;
     case LP_OP_EXTRACT:
-        if (x->type.rows > 1) pr_element(&s, x, index, "c");
-        else pr_element(&s, x, "0", index);
+        if (x->type.rows > 1) pr_element(p, &s, x, index, "c");
+        else pr_element(p, &s, x, "0", index);
         each(p, op->results[0], strbuf_get(&s));
         break;
     case LP_OP_REDUCE: print_reduce(p, op); break;

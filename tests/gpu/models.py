@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small models for the suite `gpu`. usage: models.py cnn OUT | cut-minilm MODEL LAYERS OUT"""
+"""Small models for the suite `gpu`. usage: models.py cnn OUT | matmul OUT K N1 N2 | cut-minilm MODEL LAYERS OUT"""
 import sys
 
 import numpy as np
@@ -44,6 +44,32 @@ def cnn(path):
     save(model, path)
 
 
+def matmul(path, k, n1, n2):
+    """Two matmuls by weights with a bias, a relu and a residual between and behind them; batch and length stay open."""
+    rng = np.random.default_rng(3)
+
+    def constant(name, *shape):
+        return numpy_helper.from_array((rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32), name)
+
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"], name="/mm1"),
+        helper.make_node("Add", ["a", "b1"], ["b"], name="/bias"),
+        helper.make_node("Relu", ["b"], ["c"], name="/relu"),
+        helper.make_node("MatMul", ["c", "w2"], ["d"], name="/mm2"),
+        helper.make_node("Add", ["d", "r"], ["y"], name="/residual"),
+    ]
+    shape = ["batch", "seq"]
+    graph = helper.make_graph(
+        nodes, "matmul",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape + [k]),
+         helper.make_tensor_value_info("r", TensorProto.FLOAT, shape + [n2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape + [n2])],
+        [constant("w1", k, n1), constant("b1", n1), constant("w2", n1, n2)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 9
+    save(model, path)
+
+
 def cut_minilm(source, layers, path):
     """MiniLM up to the output of its encoder layer number LAYERS."""
     model = onnx.load(source)
@@ -70,5 +96,7 @@ def cut_minilm(source, layers, path):
 if __name__ == "__main__":
     if sys.argv[1] == "cnn":
         cnn(sys.argv[2])
+    elif sys.argv[1] == "matmul":
+        matmul(sys.argv[2], *map(int, sys.argv[3:6]))
     else:
         cut_minilm(sys.argv[2], int(sys.argv[3]), sys.argv[4])

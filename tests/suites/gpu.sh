@@ -86,6 +86,73 @@ t_run translated 0 env INFC_FAKE_CC=100 LD_LIBRARY_PATH="$fake" ./cnn80 run --ra
 t_run selftest 0 env INFC_FAKE_CC=80 LD_LIBRARY_PATH="$fake" ./cnn80 selftest && t_grep selftest '^ok.*sm80.*golden' out && t_ok selftest
 t_run info 0 ./cnn80 info && t_grep info '^GPUs *sm80' out && t_ok info
 
+# ---- precisions, tensor units ----
+
+# equal A B LIMIT: max|a - b| <= LIMIT * std(a)
+equal() {
+    $python -c 'import sys, numpy as np
+a, b = np.load(sys.argv[1]), np.load(sys.argv[2])
+e = np.abs(a - b).max() / a.std()
+print("difference", e)
+sys.exit(not (a.shape == b.shape and e <= float(sys.argv[3])))' "$1" "$2" "$3"
+}
+
+$python "$INFC_SRC/tests/gpu/models.py" matmul mm.onnx 96 144 72
+# shellcheck disable=SC2086
+${INFC_CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O1 $INFC_INCLUDES -o cubin "$INFC_SRC/tests/gpu/cubin.c" "$INFC_SRC/targets/cuda/cubin.c" ||
+    t_fail cubin 'tests/gpu/cubin.c does not build'
+# row: precision, architecture, greatest error against f32, instruction that must be there
+while read -r prec arch bound kind; do
+    name=prec-$prec-sm$arch
+    if ! t_want "$name"; then continue; fi
+    t_run "$name" 0 "$INFC" build mm.onnx --target=sm$arch,x86-64 --prec=$prec -o mm --report || continue
+    if [ "$(sed -n '/^target sm/,$p' out | grep -c '^  dot ')" != 2 ]; then t_fail "$name" 'not both matmuls run on tensor units'; continue; fi
+    ok=yes
+    for shape in 1,1 2,37 3,64 1,130; do
+        for device in cpu cuda; do
+            t_run "$name" 0 env INFC_FAKE_CC=$arch LD_LIBRARY_PATH="$fake" ./mm run --random=1 "--shape=x:$(echo $shape,96 | tr , x)" \
+                "--shape=r:$(echo $shape,72 | tr , x)" --device=$device --output=$device.npy || ok=
+        done
+        # One rounding of an activation may go the other way: sums are made in another order.
+        if ! equal cpu.npy cuda.npy 0.02 >out 2>&1; then t_fail "$name" "CPU and GPU differ at $shape: $(cat out)"; ok=; fi
+    done
+    INFC_FAKE_CC=$arch LD_LIBRARY_PATH=$fake t_run "$name" 0 "$INFC" verify mm.onnx ./mm --tolerance=$bound || ok=
+    t_run "$name" 0 env INFC_FAKE_CC=$arch LD_LIBRARY_PATH="$fake" ./mm selftest || ok=
+    t_run "$name" 0 "$INFC" build mm.onnx --target=sm$arch --prec=$prec --emit=cubin -o mm.cubin || ok=
+    ./cubin mm.cubin k_matmul_add_max_cast k_matmul_add k_matmul_cast_mul_mul k_matmul_mul_mul_add k_matmul_mul_mul_add_max >lines || ok=
+    if [ "$(grep -c " local 0 .*$kind.* ldmatrix [1-9].* async [1-9]" lines)" -lt 2 ]; then t_fail "$name" 'a cubin is not as it should be'; cat lines; ok=; fi
+    if [ "$ok" ]; then t_ok "$name"; fi
+done <<'END'
+f16 80 2e-3 mma.[1-9]
+f16 90 2e-3 mma.[1-9]
+bf16 80 2e-2 mma.[1-9]
+bf16 89 2e-2 mma.[1-9]
+int8 80 5e-2 mma.[1-9]
+int8 90 5e-2 mma.[1-9]
+fp8 89 0.15 qmma.[1-9]
+fp8 90 0.15 mma.[1-9]
+END
+t_run prec-lacking 2 "$INFC" build mm.onnx --target=sm80 --prec=fp8 && t_grep prec-lacking 'target sm80 has no fp8' err && t_ok prec-lacking
+t_run prec-unknown 2 "$INFC" build mm.onnx --prec=f17 && t_ok prec-unknown
+
+# What a row gives does not depend on the rows beside it.
+if t_run invariance 0 "$INFC" build mm.onnx --target=sm80 --prec=f16 -o mm; then
+    $python -c 'import numpy as np
+r = np.random.default_rng(5)
+x, y = r.standard_normal((1, 70, 96)).astype(np.float32), r.standard_normal((1, 70, 72)).astype(np.float32)
+np.save("x.npy", x), np.save("r.npy", y), np.save("x1.npy", x[:, 65:66].copy()), np.save("r1.npy", y[:, 65:66].copy())'
+    t_run invariance 0 env INFC_FAKE_CC=80 LD_LIBRARY_PATH="$fake" ./mm run --input x=x.npy --input r=r.npy --output y=all.npy
+    t_run invariance 0 env INFC_FAKE_CC=80 LD_LIBRARY_PATH="$fake" ./mm run --input x=x1.npy --input r=r1.npy --output y=one.npy
+    t_check invariance $python -c 'import numpy as np; assert np.array_equal(np.load("all.npy")[:, 65:66], np.load("one.npy"))'
+fi
+
+# Counted, not timed: shared memory without bank conflicts, no more tensor instructions than the tiles have.
+# x[1, 64, 96] w[96, 144] and [1, 64, 144] w[144, 72]: 3 + 2 tiles of 64 x 64; (6 + 6 + 6) + (10 + 10) halves of steps, 32 mma each in 4 warps of 8.
+if t_run counters 0 env INFC_FAKE_COUNTERS=1 INFC_FAKE_CC=80 LD_LIBRARY_PATH="$fake" ./mm run --random=1 --shape=x:1x64x96 --shape=r:1x64x72; then
+    if grep -q ' mma 1216 ' err && awk '/^launches/ { exit !($8 == $10 && $8 > 0) }' err; then t_ok counters
+    else t_fail counters "$(cat err)"; fi
+fi
+
 # ---- several targets, the choice of the device ----
 
 if t_run multi 0 "$INFC" build cnn.onnx --target=sm80,sm90,x86-64 -o multi; then

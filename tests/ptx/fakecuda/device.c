@@ -161,7 +161,17 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
     *c = (CUcontext)(void *)&fake;
     return fake_leave(r ? r : d ? CU_INVALID_DEVICE : CU_OK);
 }
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d) { return d ? CU_INVALID_DEVICE : CU_OK; }
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
+{
+    if (d) return CU_INVALID_DEVICE;
+    if (fake.m && getenv("INFC_FAKE_COUNTERS")) {
+        const struct ptx_counters *c = ptx_counters(fake.m);
+        fprintf(stderr, "launches %llu sectors %llu bytes %llu phases %llu wavefronts %llu mma %llu wgmma %llu\n", (unsigned long long)c->launches,
+                (unsigned long long)c->global_sectors, (unsigned long long)c->global_bytes, (unsigned long long)c->shared_phases,
+                (unsigned long long)c->shared_wavefronts, (unsigned long long)c->mma, (unsigned long long)c->wgmma);
+    }
+    return CU_OK;
+}
 CUresult cuCtxSetCurrent(CUcontext c)
 {
     CUresult r = fake_enter();

@@ -11,6 +11,7 @@
  *   INFC_FAKE_CC=80        compute capability (default 90)
  *   INFC_FAKE_MEM=bytes    device memory
  *   INFC_FAKE_EARLY=1      asynchronous work of kernels at issue; INFC_FAKE_SEED=n shuffles warps
+ *   INFC_FAKE_COUNTERS=1   the machine's counters on standard error when the context is released
  *   INFC_FAKE_PTX_DIR=dir  PTX of a cubin: dir/<16 hex digits of FNV-1a of the cubin>.ptx
  *   INFC_FAKE_FAIL=what    nodevice, init, olddriver, memory@N (the N-th allocation, from 1), launch@N, lost@N (the
  *                          N-th wait), several separated by commas

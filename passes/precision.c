@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * --prec: matmuls by constant weights in a narrower format. Only their operands are rounded; products are exact and sums f32 (i32
+ * for int8), which is what tensor units compute, so that every target gives the same numbers but for the order of sums.
+ *
+ *   f16, bf16   matmul(cast x, cast w, acc f32)
+ *   fp8         s = max|x| of each row / 448, sw = max|w| of each column / 448
+ *               matmul(cast(x / s), w / sw, acc f32) * s * sw              (e4m3)
+ *   int8        the same with 127 and rounding to integers
+ *
+ * Requires: folded constants. Establishes: nothing that later passes rely on. A layer whose weights leave the format's range or hold
+ * a NaN stays as it is and is named in a warning.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "ir/build.h"
+#include "ir/smallfloat.h"
+#include "passes/pass.h"
+
+struct precision {
+    struct ir_module *m;
+    struct diag_sink *diag;
+    enum dtype to;
+    double most; /* greatest magnitude of the format; 0: rows are not scaled */
+};
+
+/* The rounded weights [K, N] (or [N, K]) and, where columns are scaled, their scales f32[N]. */
+struct weights {
+    struct ir_value *w, *scale;
+};
+
+static int64_t column_of(int64_t i, int64_t k, int64_t n, bool trans) { return trans ? i / k : i % n; }
+
+static void encode(enum dtype to, double v, void *p)
+{
+    signed char q;
+    if (to != DT_I8) {
+        float_encode(to, v, true, p);
+        return;
+    }
+    q = (signed char)fmax(-127, fmin(127, nearbyint(v)));
+    memcpy(p, &q, 1);
+}
+
+/* False when a weight does not fit the format. */
+static bool round_weights(struct precision *z, struct ir_builder *b, const struct ir_const *c, bool trans, struct weights *out)
+{
+    int64_t d0 = c->type.dims[0]->value, d1 = c->type.dims[1]->value, k = trans ? d1 : d0, n = trans ? d0 : d1, count = d0 * d1;
+    size_t elem = dtype_bytes(z->to);
+    const float *w = c->data;
+    char *data = arena_alloc(&z->m->arena, (size_t)count * elem);
+    float *scale = ARENA_ARRAY(&z->m->arena, float, n);
+    for (int64_t i = 0; i < count; i++) {
+        float a = fabsf(w[i]), *s = &scale[column_of(i, k, n, trans)];
+        if (!(a <= (z->to == DT_F16 ? 65504.0f : 3.0e38f))) return false;
+        if (a > *s) *s = a;
+    }
+    for (int64_t i = 0; i < n; i++) scale[i] = z->most > 0 && scale[i] > 0 ? scale[i] / (float)z->most : 1;
+    for (int64_t i = 0; i < count; i++) encode(z->to, (double)(w[i] / scale[column_of(i, k, n, trans)]), data + (size_t)i * elem);
+    int64_t dims[2] = {d0, d1};
+    out->w = ir_build_constant(b, ir_const_make(z->m, c->name, ir_type_static(z->m, z->to, 2, dims), data, (size_t)count * elem, false));
+    out->scale = z->most > 0 ? ir_build_constant(b, ir_const_make(z->m, "scale", ir_type_static(z->m, DT_F32, 1, &n), scale, (size_t)n * sizeof *scale, false)) : NULL;
+    return true;
+}
+
+/* max|x| of each row / the format's greatest value; 1 for a row of zeros. */
+static struct ir_value *row_scale(struct precision *z, struct ir_builder *b, struct ir_value *x)
+{
+    int64_t axis = x->type.rank - 1;
+    struct ir_value *most = ir_build_reduce(b, IR_OP_REDUCE_MAX, ir_build_unary(b, IR_OP_ABS, x), 1, &axis, true);
+    struct ir_value *s = ir_build_binary(b, IR_OP_MUL, most, ir_build_scalar_f(b, DT_F32, 1 / z->most));
+    struct ir_value *zero = ir_build_binary(b, IR_OP_EQ, most, ir_build_scalar_f(b, DT_F32, 0));
+    return ir_build_select(b, zero, ir_build_scalar_f(b, DT_F32, 1), s);
+}
+
+/* x rounded; scale NULL: as it is. */
+static struct ir_value *round_rows(struct precision *z, struct ir_builder *b, struct ir_value *x, struct ir_value *scale)
+{
+    if (scale) x = ir_build_binary(b, IR_OP_DIV, x, scale);
+    if (z->to == DT_I8) x = ir_build_unary(b, IR_OP_ROUND, x);
+    return ir_build_cast(b, x, z->to);
+}
+
+static bool rewrite(struct precision *z, struct ir_op *op)
+{
+    if (op->code != IR_OP_MATMUL || ir_operand(op, 0)->type.dtype != DT_F32 || ir_attr_find(op, "acc") || ir_attr_int(op, "trans_a", 0)) return true;
+    const struct ir_const *c = ir_value_const(ir_operand(op, 1));
+    bool trans = ir_attr_int(op, "trans_b", 0);
+    int64_t n;
+    if (!c || c->splat || c->part || !c->data || c->type.enc || c->type.rank != 2 || c->type.dtype != DT_F32 || !ir_type_static_elems(&c->type, &n) || n < 1) return true;
+    struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
+    struct weights w;
+    if (!round_weights(z, &b, c, trans, &w)) {
+        diag_warn(z->diag, DIAG_PRECISION, op->loc ? op->loc->text : NULL, "kept in f32: weights of '%s' do not fit the precision", c->name ? c->name : "?");
+        return true;
+    }
+    struct ir_value *x = ir_operand(op, 0), *s = z->most > 0 ? row_scale(z, &b, x) : NULL;
+    struct ir_value *y = ir_build_matmul(&b, round_rows(z, &b, x, s), w.w, false, trans, z->to == DT_I8 ? DT_I32 : DT_F32);
+    if (z->to == DT_I8) y = ir_build_cast(&b, y, DT_F32);
+    if (s) y = ir_build_binary(&b, IR_OP_MUL, ir_build_binary(&b, IR_OP_MUL, y, s), w.scale);
+    if (!y) return false;
+    ir_value_replace_uses(&op->results[0], y);
+    ir_op_erase(op);
+    return true;
+}
+
+static bool run_block(struct precision *z, struct ir_block *b)
+{
+    bool ok = true;
+    for (struct ir_op *op = b->first, *next; op; op = next) {
+        next = op->next;
+        for (int r = 0; r < op->n_regions; r++) ok = run_block(z, op->regions[r]) && ok;
+        ok = rewrite(z, op) && ok;
+    }
+    return ok;
+}
+
+bool pass_precision(struct ir_module *m, struct diag_sink *diag)
+{
+    struct precision z = {.m = m, .diag = diag, .to = m->precision, .most = m->precision == DT_F8E4M3FN ? 448 : m->precision == DT_I8 ? 127 : 0};
+    bool ok = true;
+    if (m->precision == DT_NONE) return true;
+    for (size_t i = 0; i < m->funcs.n; i++) ok = run_block(&z, m->funcs.v[i]->body) && ok;
+    return ok && pass_dce(m, diag);
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Lowering for GPUs against the reference evaluator: the plan of a GPU target runs in the loop-IR evaluator. Matmuls in every
+ * precision, with tails in every direction and with what an epilogue may read.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compiler/emit_plan.h"
+#include "ir/build.h"
+#include "ir/eval.h"
+#include "ir/plan_eval.h"
+#include "passes/group.h"
+#include "passes/lower.h"
+#include "passes/pass.h"
+#include "runtime/abi/random.h"
+
+struct graph {
+    struct diag_sink diag;
+    struct ir_module *m;
+    struct ir_func *f;
+    struct ir_builder b;
+    struct arena a;
+};
+
+static void graph_init(struct graph *g)
+{
+    diag_init(&g->diag);
+    arena_init(&g->a);
+    g->m = ir_module_create("test", &g->diag);
+    g->f = ir_func_create(g->m, "main");
+    g->b = (struct ir_builder){.m = g->m, .block = g->f->body, .loc = ir_loc_make(g->m, "test:/node")};
+}
+
+static float *random_floats(struct graph *g, uint32_t stream, int64_t n)
+{
+    float *v = ARENA_ARRAY(&g->a, float, n);
+    for (int64_t i = 0; i < n; i++) v[i] = (float)infr_random_float(11, stream, (uint64_t)i);
+    return v;
+}
+
+static struct ir_value *weight(struct graph *g, uint32_t stream, int rank, const int64_t *dims)
+{
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= dims[i];
+    struct ir_const *c = ir_const_make(g->m, "w", ir_type_static(g->m, DT_F32, rank, dims), random_floats(g, stream, n), (size_t)n * 4, false);
+    return ir_build_constant(&g->b, c);
+}
+
+static struct ir_value *input(struct graph *g, const char *name, int rank, const struct dim *const *dims)
+{
+    return ir_func_add_input(g->f, name, ir_type_make(g->m, DT_F32, rank, dims));
+}
+
+static void read_const(const struct plan_buf *b, void *dst, size_t n)
+{
+    struct weight w = {.cst = b->cst, .pack = b->pack, .n_bytes = n};
+    weight_read(&w, 0, dst, n);
+}
+
+static bool has_schedule(const struct plan *p, const char *name)
+{
+    for (size_t i = 0; i < p->kernels.n; i++)
+        if (!strcmp(p->kernels.v[i].schedule, name)) return true;
+    return false;
+}
+
+/* The module in its precision: evaluator against the GPU's plan. */
+static void check(struct graph *g, struct ir_value *out, const int64_t *sizes, const char *target, const char *schedule)
+{
+    static const char *const names[] = {"y"};
+    struct ir_tensor in[4] = {{0}}, want[1] = {{0}}, got[1] = {{0}};
+    assert_non_null(out);
+    ir_func_set_outputs(g->f, 1, &out, names);
+    for (int i = 0; i < g->f->n_inputs; i++) {
+        const struct ir_type *t = &g->f->body->args[i]->type;
+        int64_t n = 1;
+        in[i].dtype = t->dtype, in[i].rank = t->rank;
+        for (int k = 0; k < t->rank; k++) {
+            assert_true(dim_eval(g->m->dims, t->dims[k], sizes, &in[i].dims[k]));
+            n *= in[i].dims[k];
+        }
+        in[i].n_bytes = (size_t)n * 4;
+        in[i].data = random_floats(g, 100 + (uint32_t)i, n);
+    }
+    assert_true(pass_precision(g->m, &g->diag));
+    assert_true(ir_eval_func(g->f, in, want, &g->a, &g->diag));
+    assert_true(pass_cse(g->m, &g->diag));
+    assert_true(pass_group(g->m, &g->diag));
+    const struct target *t = target_find(target);
+    assert_non_null(t);
+    struct plan *p = lower_module(g->m, t, 1, &g->diag);
+    if (!p) diag_print_text(&g->diag, stderr);
+    assert_non_null(p);
+    if (schedule && !has_schedule(p, schedule)) fail_msg("no kernel is of the schedule %s", schedule);
+    for (size_t i = 0; i < p->kernels.n; i++) assert_true(lp_verify(p->kernels.v[i].levels[0], &g->diag));
+    bool ok = plan_eval(p, 0, in, got, read_const, &g->a, &g->diag);
+    if (!ok) diag_print_text(&g->diag, stderr);
+    assert_true(ok);
+    assert_int_equal(want[0].n_bytes, got[0].n_bytes);
+    for (size_t i = 0; i < want[0].n_bytes / 4; i++) {
+        float a = ((const float *)want[0].data)[i], b = ((const float *)got[0].data)[i];
+        if (!(fabsf(a - b) <= 2e-5f * (1 + fabsf(a)))) fail_msg("element %zu: want %g, got %g", i, (double)a, (double)b);
+    }
+    plan_destroy(p);
+    ir_module_destroy(g->m);
+    arena_deinit(&g->a);
+    diag_deinit(&g->diag);
+}
+
+/* relu(x[b, s, K] w[K, N] + bias) + residual[b, s, N] */
+static void matmul_case(enum dtype precision, int64_t rows, int64_t k, int64_t n, bool trans, const char *target, const char *schedule)
+{
+    struct graph g;
+    graph_init(&g);
+    const struct dim *s = dim_sym(g.m->dims, "s", 1, 512), *two = dim_const(g.m->dims, 2);
+    const struct dim *xd[] = {two, s, dim_const(g.m->dims, k)}, *rd[] = {two, s, dim_const(g.m->dims, n)};
+    int64_t wd[] = {trans ? n : k, trans ? k : n};
+    g.m->precision = precision;
+    struct ir_value *x = input(&g, "x", 3, xd), *r = input(&g, "r", 3, rd);
+    struct ir_value *y = ir_build_matmul(&g.b, x, weight(&g, 1, 2, wd), false, trans, DT_NONE);
+    y = ir_build_binary(&g.b, IR_OP_ADD, y, weight(&g, 2, 1, &n));
+    y = ir_build_binary(&g.b, IR_OP_MAX, y, ir_build_scalar_f(&g.b, DT_F32, 0));
+    check(&g, ir_build_binary(&g.b, IR_OP_ADD, y, r), &rows, target, schedule);
+}
+
+static void test_precisions(void **state)
+{
+    static const enum dtype all[] = {DT_F16, DT_BF16, DT_F8E4M3FN, DT_I8};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        matmul_case(all[i], 33, 96, 72, false, "sm89", "dot");  /* tails of rows and columns, whole steps or not */
+        matmul_case(all[i], 32, 64, 64, true, "sm89", "dot");   /* none */
+        matmul_case(all[i], 1, 16, 8, false, "sm90", "dot");    /* less than a tile in all directions */
+        matmul_case(all[i], 70, 208, 130, false, "sm90", "dot");
+    }
+}
+
+static void test_refused_shapes(void **state)
+{
+    (void)state;
+    matmul_case(DT_F16, 5, 20, 30, false, "sm80", "generic"); /* rows of 40 bytes cannot be read in pieces of 16 */
+    matmul_case(DT_NONE, 5, 32, 30, false, "sm80", "generic");
+}
+
+/* A format that the architecture has no instruction for is computed without one. */
+static void test_no_instruction(void **state)
+{
+    (void)state;
+    matmul_case(DT_F8E4M3FN, 9, 64, 64, false, "sm80", "generic");
+}
+
+/* A weight beyond f16's range keeps its layer in f32. */
+static void test_kept_wide(void **state)
+{
+    (void)state;
+    struct graph g;
+    graph_init(&g);
+    int64_t wd[] = {16, 8}, rows = 3;
+    const struct dim *xd[] = {dim_sym(g.m->dims, "n", 1, 64), dim_const(g.m->dims, 16)};
+    g.m->precision = DT_F16;
+    struct ir_value *x = input(&g, "x", 2, xd), *w = weight(&g, 1, 2, wd);
+    ((float *)(uintptr_t)ir_value_const(w)->data)[5] = 70000;
+    struct ir_value *y = ir_build_matmul(&g.b, x, w, false, false, DT_NONE);
+    check(&g, y, &rows, "sm80", "generic");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_precisions), cmocka_unit_test(test_refused_shapes), cmocka_unit_test(test_no_instruction),
+        cmocka_unit_test(test_kept_wide),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
