@@ -161,6 +161,8 @@ struct lp_value *lp_load_tile(struct lp_builder *b, int buf, struct lp_value *co
 void lp_store(struct lp_builder *b, int buf, struct lp_value *const *idx, struct lp_value *v);
 /* A hint: the line of that element will be read soon. The index may lie past the end. */
 void lp_prefetch(struct lp_builder *b, int buf, struct lp_value *const *idx);
+/* The same for what is read later: into the second-level cache only. */
+void lp_prefetch_far(struct lp_builder *b, int buf, struct lp_value *const *idx);
 void lp_store_tile(struct lp_builder *b, int buf, struct lp_value *const *idx, struct lp_value *v, int row_axis,
                    int col_axis, struct lp_value *nrows, struct lp_value *ncols);
 

@@ -439,6 +439,12 @@ void lp_prefetch(struct lp_builder *b, int buf, struct lp_value *const *idx)
     memory_op(b, LP_OP_PREFETCH, buf, idx, NULL, NULL, -1, -1, NULL, NULL);
 }
 
+void lp_prefetch_far(struct lp_builder *b, int buf, struct lp_value *const *idx)
+{
+    lp_prefetch(b, buf, idx);
+    b->block->last->index = 1;
+}
+
 /* ---- control ---- */
 
 static void yield(struct lp_builder *b, const struct lp_op *op, struct lp_value *const *yields)

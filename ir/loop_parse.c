@@ -426,6 +426,7 @@ static bool read_access(struct parser *s, struct draft *d)
         memmove(d->operands.v + 1, d->operands.v, (d->operands.n - 1) * sizeof(struct lp_value *));
         d->operands.v[0] = v;
     }
+    if (d->code == LP_OP_PREFETCH) d->index = accept(s, "far");
     if (accept(s, "rows") && !read_small(s, 0, IR_MAX_RANK, &d->row_axis)) return false;
     if (accept(s, "cols") && !read_small(s, 0, IR_MAX_RANK, &d->col_axis)) return false;
     d->has_nrows = accept(s, "nrows");

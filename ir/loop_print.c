@@ -246,6 +246,7 @@ static void put_access(struct printer *p, const struct lp_op *op)
         strbuf_puts(p->out, ", ");
         put_value(p, op->operands[0]);
     }
+    if (op->code == LP_OP_PREFETCH && op->index) strbuf_puts(p->out, " far");
     if (op->row_axis >= 0) strbuf_printf(p->out, " rows %d", op->row_axis);
     if (op->col_axis >= 0) strbuf_printf(p->out, " cols %d", op->col_axis);
     const struct lp_value *nrows = lp_nrows(p->k, op), *ncols = lp_ncols(p->k, op);

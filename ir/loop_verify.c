@@ -141,6 +141,7 @@ static const char *check_memory(const struct lp_kernel *k, const struct lp_op *o
     if (op->n_operands != first + b->rank + op->has_nrows + op->has_ncols)
         return "the number of indices is not the buffer's rank";
     if (op->code == LP_OP_PREFETCH) {
+        if (op->index & ~1) return "a prefetch is near or far";
         for (int i = 0; i < b->rank; i++)
             if (!is_index(op->operands[i]->type)) return "an index is not an i64";
         return NULL;

@@ -7,7 +7,8 @@
 #include "passes/flops.h"
 #include "passes/lower_group.h"
 
-static lower_fn *const lower_table[] = {lower_matmul, lower_qmatmul, lower_quant_rows, lower_conv, lower_pool, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic, NULL};
+static lower_fn *const lower_table[] = {lower_matmul, lower_qmatmul, lower_quant_rows, lower_conv, lower_pool, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk,
+                                       lower_rnn, lower_pad, lower_generic, NULL};
 /* GPUs: register tiles made for CPUs only where there is no other way to the op. */
 static lower_fn *const gpu_table[] = {lower_dot, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic, lower_matmul, lower_quant_rows, lower_qmatmul, NULL};
 
@@ -119,6 +120,55 @@ struct lp_value *lower_tile_epilogue(struct lower_ctx *l, struct lp_value *v, st
     struct lp_value *r = tile_value(&t, ir_operand(l->yield, 0));
     if (r->type.rows != v->type.rows || r->type.cols != v->type.cols) r = lp_splat(&l->e.b, r, v->type.rows, v->type.cols);
     return r;
+}
+
+/* ---- order of slices ---- */
+
+#define WALK_PIXELS 168 /* at least, of a walk: its weights are read once for so many */
+#define CACHED_BYTES (1 << 20) /* of weights that stay in the second-level cache */
+
+const struct dim *lower_walks(struct lower_ctx *l, const struct dim *units, int64_t pixels, int64_t bytes, int64_t like_pixels)
+{
+    struct dim_ctx *dc = l->m->dims;
+    int64_t least = bytes > CACHED_BYTES && like_pixels > WALK_PIXELS ? like_pixels : WALK_PIXELS;
+    int64_t each = pixels < 1 ? least : (least + pixels - 1) / pixels;
+    return dim_max(dc, dim_floordiv(dc, units, dim_const(dc, each)), dim_const(dc, 1));
+}
+
+struct walk_place lower_walk_place(struct lower_ctx *l, struct lp_value *s, const struct dim *panels, const struct dim *units,
+                                   const struct dim *walks)
+{
+    struct expr_ctx *e = &l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_value *n_units = expr_dim(e, units), *count = n_units;
+    struct walk_place p = {.first = e->zero};
+    if (!dim_is(walks, 1)) {
+        /* walk w has the units from floor(w units / walks) on: the one that holds unit q is ((q + 1) walks - 1) / units */
+        struct lp_value *n_walks = expr_dim(e, walks), *n_panels = expr_dim(e, panels);
+        struct lp_value *q = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_FLOORDIV, s, n_panels), e->one);
+        struct lp_value *w = lp_binary(b, LP_OP_SUB, lp_binary(b, LP_OP_MUL, q, n_walks), e->one);
+        w = lp_binary(b, LP_OP_FLOORDIV, w, n_units);
+        struct lp_value *end = lp_binary(b, LP_OP_MUL, lp_binary(b, LP_OP_ADD, w, e->one), n_units);
+        p.first = lp_binary(b, LP_OP_FLOORDIV, lp_binary(b, LP_OP_MUL, w, n_units), n_walks);
+        count = lp_binary(b, LP_OP_SUB, lp_binary(b, LP_OP_FLOORDIV, end, n_walks), p.first);
+        s = lp_binary(b, LP_OP_SUB, s, lp_binary(b, LP_OP_MUL, p.first, n_panels));
+    }
+    p.panel = lp_binary(b, LP_OP_FLOORDIV, s, count);
+    p.unit = lp_binary(b, LP_OP_ADD, p.first, lp_binary(b, LP_OP_MOD, s, count));
+    return p;
+}
+
+/* ---- prefetching ---- */
+
+struct lp_value *lower_half_row(struct lp_builder *b, struct lp_value *pass, struct lp_value *k, int64_t rows)
+{
+    struct lp_value *first = lp_binary(b, LP_OP_MUL, lp_binary(b, LP_OP_MOD, pass, lp_index(b, 2)), lp_index(b, (rows + 1) / 2));
+    return lp_binary(b, LP_OP_ADD, first, lp_binary(b, LP_OP_SHR, k, lp_index(b, 1)));
+}
+
+struct lp_value *lower_half_line(struct lp_builder *b, struct lp_value *pass, int elem_bytes)
+{
+    return lp_binary(b, LP_OP_MUL, lp_binary(b, LP_OP_FLOORDIV, pass, lp_index(b, 2)), lp_index(b, 64 / elem_bytes));
 }
 
 /* ---- groups ---- */

@@ -35,7 +35,8 @@ enum lower_result { LOWER_DONE, LOWER_NOT_MINE, LOWER_FAILED };
 
 /* A schedule family: builds l->k (created, buffers bound) or says that the group is not its. */
 typedef enum lower_result lower_fn(struct lower_ctx *l);
-lower_fn lower_matmul, lower_qmatmul, lower_quant_rows, lower_conv, lower_pool, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic, lower_dot;
+lower_fn lower_matmul, lower_qmatmul, lower_quant_rows, lower_conv, lower_pool, lower_rows, lower_attention, lower_kv_write;
+lower_fn lower_scatter, lower_topk, lower_rnn, lower_pad, lower_generic, lower_dot;
 
 /* A tile epilogue over flattened rows serves when every other operand has the result's shape or no row axes. */
 bool lower_epilogue_is_flat(const struct lower_ctx *l);
@@ -63,6 +64,41 @@ bool lower_tile_epilogue_ok(const struct lower_ctx *l);
  */
 struct lp_value *lower_tile_epilogue(struct lower_ctx *l, struct lp_value *v, struct lp_value *const *idx, int row_axis,
                                      struct lp_value *nrows, struct lp_value *ncols);
+
+/*
+ * Length of the partial sums that a long sum of `steps` products is made of. Rounding errors (rms) of a network's logits: parts
+ * of 256 1.35 times ONNX Runtime's, 64 0.82. A part's end costs the time of some 4 steps, since its accumulators go through
+ * the stack: sums so long that the number of parts counts, too, have longer ones.
+ */
+enum { PART = 64, LONG_PART = 128, LONG_SUM = 2048 };
+static inline int64_t lower_part(int64_t steps) { return steps >= LONG_SUM ? LONG_PART : PART; }
+
+/*
+ * Slices are `units` (row blocks of a matmul, rows of an image) by `panels` of weights. They are numbered in walks: each goes
+ * over all panels for some of the units, for one panel after the other. Few units a walk: a thread's share of the slices is
+ * a part of the image, which the launches before and after divide the same way, so that what one core wrote need not come
+ * out of its cache for another. Many: the weights are read less often. Weights that stay in the second-level cache cost
+ * nothing to read again; of others no more is read than of the input.
+ *
+ * walks: how many that makes, where a unit has `pixels` pixels and the weights have `bytes`, as many as like_pixels pixels.
+ */
+const struct dim *lower_walks(struct lower_ctx *l, const struct dim *units, int64_t pixels, int64_t bytes, int64_t like_pixels);
+
+struct walk_place {
+    struct lp_value *panel, *unit;
+    struct lp_value *first; /* unit of the walk */
+};
+
+/* Of slice number s in [0, units * panels). */
+struct walk_place lower_walk_place(struct lower_ctx *l, struct lp_value *s, const struct dim *panels, const struct dim *units,
+                                   const struct dim *walks);
+
+/*
+ * Prefetching a panel of `rows` rows in passes of half of its rows: pass number `pass` asks at step k for this row and for
+ * this first element of the row. Every row comes up twice, at neighbouring steps.
+ */
+struct lp_value *lower_half_row(struct lp_builder *b, struct lp_value *pass, struct lp_value *k, int64_t rows);
+struct lp_value *lower_half_line(struct lp_builder *b, struct lp_value *pass, int elem_bytes);
 
 /*
  * A choice of the schedule: what was decided from outside, else dflt, the cost model's. alternatives: what else is worth a

@@ -17,9 +17,9 @@
 #include "passes/tile_shape.h"
 
 #define PREFETCH_BYTES 2048 /* how far ahead of the K loop packed weights are asked for, unless tuned */
-#define K_PART 64 /* longest partial sum where the whole is 3 times that: see passes/lower_matmul.c */
 #define ROW_TILES 8 /* of a slice, where the image is one row: work for every thread */
 #define MANY_ROWS 4096 /* the tile for so many is the machine's largest */
+#define SOME_WIDTH 56 /* stands for one that only a call knows */
 #define MAX_PARTS 4 /* output rows of a tile: 14 pixels are two rows of 7, three of 4 */
 
 struct conv {
@@ -113,7 +113,10 @@ static void pack_weights(struct conv *c)
 struct place {
     struct lp_value *n, *o[3]; /* batch, outer spatial; o[last] = first pixel of the tile */
     struct lp_value *group, *panel, *col; /* col: first output channel of the tile, within the group */
-    struct lp_value *nrows, *ncols, *first; /* first: pixel of the slice */
+    struct lp_value *nrows, *ncols;
+    struct lp_value *first; /* pixel of the slice */
+    struct lp_value *unit;  /* number of the row, or stack of rows, in its walk over the panels */
+    struct lp_value *pass;  /* number of the tile in the walk */
     int rows, piece, parts; /* pixels of a part; first column within the panel; output rows from o[n - 2] on */
 };
 
@@ -166,6 +169,28 @@ static void prefetch_weights(struct conv *c, const struct place *p, struct lp_va
     }
 }
 
+/* Half of the next panel's rows, far: see next_panel_pass in passes/lower_matmul.c. */
+static void prefetch_next_panel(struct conv *c, const struct place *p, struct lp_value *const *k, struct lp_value *ch)
+{
+    struct lp_builder *b = &c->e->b;
+    struct lp_value *idx[8];
+    int at = 0, elem = (int)dtype_bytes(c->w->dtype), lines = c->panel * elem / 64;
+    if (lines < 1) return;
+    struct lp_value *pass = lp_binary(b, LP_OP_MIN, p->pass, lp_index(b, 2 * lines - 1));
+    idx[at++] = p->group, idx[at++] = lp_binary(b, LP_OP_ADD, p->panel, c->e->one);
+    for (int i = 0; i < c->n - (c->merged ? 1 : 0); i++) idx[at++] = k[i];
+    idx[at++] = lower_half_row(b, pass, ch, c->merged ? c->cg * c->kernel[c->n - 1] : c->cg), idx[at++] = lower_half_line(b, pass, elem);
+    lp_prefetch_far(b, c->wb, idx);
+}
+
+/* How many tiles of the walk come before this one, about. */
+static struct lp_value *pass_of(struct conv *c, const struct place *p)
+{
+    struct lp_builder *b = &c->e->b;
+    struct lp_value *pass = lp_binary(b, LP_OP_FLOORDIV, p->o[c->n - 1], lp_index(b, c->mr));
+    return lp_binary(b, LP_OP_ADD, pass, p->unit);
+}
+
 /* The products of taps k and channels [lo, hi), added to acc[parts]. */
 static void contract_run(struct conv *c, const struct place *p, struct lp_value *const *k, struct lp_value *lo, struct lp_value *hi,
                          struct lp_value **acc)
@@ -173,7 +198,7 @@ static void contract_run(struct conv *c, const struct place *p, struct lp_value 
     struct expr_ctx *e = c->e;
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, 1, p->parts, acc);
     struct lp_value *ch = loop->regions[0]->args[0], *next[MAX_PARTS];
-    if (c->prefetch) prefetch_weights(c, p, k, ch);
+    if (c->prefetch) prefetch_weights(c, p, k, ch), prefetch_next_panel(c, p, k, ch);
     struct lp_value *w = load_weights(c, p, k, ch);
     for (int i = 0; i < p->parts; i++)
         next[i] = lp_mma(&e->b, loop->regions[0]->args[1 + i], load_pixels(c, p, i, k, ch), w, 1);
@@ -196,23 +221,23 @@ static void add_run(struct conv *c, const struct place *p, struct lp_value *cons
     for (int i = 0; i < p->parts; i++) acc[i] = lp_binary(&c->e->b, LP_OP_ADD, acc[i], sum[i]);
 }
 
-/* All channels of taps k, added to acc. parts: as partial sums of at most K_PART. */
-static void contract_channels(struct conv *c, const struct place *p, struct lp_value *const *k, int64_t run, bool partial,
+/* All channels of taps k, added to acc, as partial sums of at most `part` steps; 0: as one. */
+static void contract_channels(struct conv *c, const struct place *p, struct lp_value *const *k, int64_t run, int64_t part,
                               struct lp_value **acc)
 {
     struct expr_ctx *e = c->e;
     struct lp_builder *b = &e->b;
-    if (!partial) {
+    if (!part) {
         contract_run(c, p, k, e->zero, lp_index(b, run), acc);
         return;
     }
-    if (run < 2 * K_PART) {
+    if (run < 2 * part) {
         add_run(c, p, k, e->zero, lp_index(b, run), acc);
         return;
     }
-    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, run), K_PART, p->parts, acc);
-    struct lp_value *lo = loop->regions[0]->args[0], *hi = lp_binary(b, LP_OP_ADD, lo, lp_index(b, K_PART)), *sum[MAX_PARTS];
-    if (run % K_PART) hi = lp_binary(b, LP_OP_MIN, hi, lp_index(b, run));
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, run), part, p->parts, acc);
+    struct lp_value *lo = loop->regions[0]->args[0], *hi = lp_binary(b, LP_OP_ADD, lo, lp_index(b, part)), *sum[MAX_PARTS];
+    if (run % part) hi = lp_binary(b, LP_OP_MIN, hi, lp_index(b, run));
     for (int i = 0; i < p->parts; i++) sum[i] = loop->regions[0]->args[1 + i];
     add_run(c, p, k, lo, hi, sum);
     expr_for_end(e, loop, sum);
@@ -236,7 +261,8 @@ static void contract(struct conv *c, const struct place *p, struct lp_value **ac
         for (int j = 0; j < p->parts; j++) acc[j] = loop->regions[0]->args[1 + j];
         total *= c->kernel[i];
     }
-    contract_channels(c, p, k, run, run >= K_PART / 2 && total >= 3 * K_PART, acc);
+    int64_t part = lower_part(total);
+    contract_channels(c, p, k, run, run >= part / 2 && total >= 3 * part ? part : 0, acc);
     while (n_loops) {
         expr_for_end(e, loops[--n_loops], acc);
         for (int j = 0; j < p->parts; j++) acc[j] = loops[n_loops]->results[j];
@@ -266,6 +292,7 @@ static void emit_panel(struct conv *c, struct place *p)
     struct lp_builder *b = &e->b;
     for (p->piece = 0; p->piece < c->panel; p->piece += c->nr) {
         size_t mark = expr_scope_push(e);
+        p->pass = pass_of(c, p);
         struct lp_value *col = expr_iadd(e, expr_imul(e, p->panel, lp_index(b, c->panel)), p->piece ? lp_index(b, p->piece) : e->zero);
         p->ncols = NULL;
         if (c->og % c->panel) p->ncols = lp_binary(b, LP_OP_MAX, lp_binary(b, LP_OP_SUB, lp_index(b, c->og), col), e->zero);
@@ -432,12 +459,83 @@ static bool setup(struct conv *c)
     return c->cg > 0 && c->og > 0;
 }
 
+/* ---- slices ---- */
+
+/* Sets the number of slices and gives the coordinates of this one. */
+static void slice_coords(struct conv *c, int n, const struct dim *const *axes, struct lp_value **coord)
+{
+    const struct dim *slices = dim_const(c->l->m->dims, 1);
+    for (int i = 0; i < n; i++) slices = dim_mul(c->l->m->dims, slices, axes[i]);
+    lower_set_slices(c->l, slices);
+    expr_delinear(c->e, lower_slice(c->l), n, axes, coord);
+}
+
+/* A slice is an output row. */
+static void place_depthwise(struct conv *c, struct place *p)
+{
+    const struct dim *axes[4] = {c->out->dims[0]};
+    struct lp_value *coord[4];
+    for (int i = 0; i < c->n - 1; i++) axes[1 + i] = out_size(c, i);
+    slice_coords(c, c->n, axes, coord);
+    p->n = coord[0];
+    for (int i = 0; i < c->n - 1; i++) p->o[i] = coord[1 + i];
+}
+
+/* Images of one row: a slice is a block of it by a panel. */
+static void place_blocks(struct conv *c, struct place *p)
+{
+    struct dim_ctx *dc = c->l->m->dims;
+    const struct dim *blocks = c->block ? dim_ceildiv(dc, out_size(c, 0), dim_const(dc, c->block)) : dim_const(dc, 1);
+    const struct dim *axes[4] = {dim_const(dc, c->groups), dim_const(dc, (c->og + c->panel - 1) / c->panel), c->out->dims[0], blocks};
+    struct lp_value *coord[4];
+    slice_coords(c, 4, axes, coord);
+    p->group = coord[0], p->panel = coord[1], p->n = coord[2];
+    if (c->block) p->first = lp_binary(&c->e->b, LP_OP_MUL, coord[3], lp_index(&c->e->b, c->block));
+}
+
+/*
+ * A slice is an output row, or a stack of short ones, by a panel. Outermost are batch and outer axes, or, where one walk
+ * over the panels serves an image, the panels, for all images.
+ */
+static void place_rows(struct conv *c, struct place *p)
+{
+    struct dim_ctx *dc = c->l->m->dims;
+    struct lp_builder *b = &c->e->b;
+    const struct dim *w = out_size(c, c->n - 1), *rows = dim_ceildiv(dc, out_size(c, c->n - 2), dim_const(dc, c->parts));
+    int64_t taps = 1, all_panels = c->groups * ((c->og + c->panel - 1) / c->panel);
+    for (int i = 0; i < c->n; i++) taps *= c->kernel[i];
+    const struct dim *panels = dim_const(dc, all_panels);
+    const struct dim *walks = lower_walks(c->l, rows, dim_is_const(w) ? w->value * c->parts : SOME_WIDTH,
+                                          taps * c->cg * c->og * c->groups * (int64_t)dtype_bytes(c->acc), taps * c->og);
+    bool one = dim_is(walks, 1);
+    const struct dim *axes[4];
+    struct lp_value *coord[4], *panel;
+    int n = 0;
+    if (one) axes[n++] = panels;
+    axes[n++] = c->out->dims[0];
+    for (int i = 0; i < c->n - 2; i++) axes[n++] = out_size(c, i);
+    axes[n++] = one ? rows : dim_mul(dc, rows, panels);
+    slice_coords(c, n, axes, coord);
+    int at = one;
+    p->n = coord[at++];
+    for (int i = 0; i < c->n - 2; i++) p->o[i] = coord[at++];
+    if (one) {
+        panel = coord[0], p->o[c->n - 2] = p->unit = coord[at];
+    } else {
+        struct walk_place place = lower_walk_place(c->l, coord[at], panels, rows, walks);
+        panel = place.panel, p->o[c->n - 2] = place.unit;
+        p->unit = lp_binary(b, LP_OP_SUB, place.unit, place.first);
+    }
+    struct lp_value *of_group = lp_index(b, all_panels / c->groups);
+    p->group = lp_binary(b, LP_OP_FLOORDIV, panel, of_group), p->panel = lp_binary(b, LP_OP_MOD, panel, of_group);
+    if (c->groups == 1) p->group = c->e->zero, p->panel = panel;
+}
+
 enum lower_result lower_conv(struct lower_ctx *l)
 {
     struct conv c = {.l = l, .e = &l->e};
     if (!setup(&c)) return LOWER_NOT_MINE;
     struct expr_ctx *e = &l->e;
-    struct dim_ctx *dc = l->m->dims;
     bool depthwise = c.groups > 1 && c.cg == 1 && c.og == 1;
     c.merged = !depthwise && c.groups == 1 && c.dilations[c.n - 1] == 1;
     c.panel = depthwise ? 64 : c.og > 16 ? 32 : 16;
@@ -447,29 +545,17 @@ enum lower_result lower_conv(struct lower_ctx *l)
     set_view(&c);
     if (depthwise) pack_depthwise(&c);
     else pack_weights(&c);
-    /* slices: batch, outer spatial axes, group, panel: a panel's weights stay in the cache over the rows that follow */
-    const struct dim *axes[8], *slices = dim_const(dc, 1);
-    int n_axes = 0;
-    if (!depthwise) {
-        axes[n_axes++] = dim_const(dc, c.groups);
-        axes[n_axes++] = dim_const(dc, (c.og + c.panel - 1) / c.panel);
+    struct place p = {.group = e->zero, .panel = e->zero, .first = e->zero, .unit = e->zero};
+    if (depthwise) {
+        place_depthwise(&c, &p);
+        emit_row(&c, &p, emit_depthwise);
+    } else if (c.n > 1) {
+        place_rows(&c, &p);
+        emit_rows(&c, &p);
+    } else {
+        place_blocks(&c, &p);
+        emit_rows(&c, &p);
     }
-    axes[n_axes++] = c.out->dims[0];
-    for (int i = 0; i < c.n - 1; i++) axes[n_axes++] = out_size(&c, i);
-    if (c.parts > 1) axes[n_axes - 1] = dim_ceildiv(dc, axes[n_axes - 1], dim_const(dc, c.parts));
-    if (c.block) axes[n_axes++] = dim_ceildiv(dc, out_size(&c, 0), dim_const(dc, c.block));
-    for (int i = 0; i < n_axes; i++) slices = dim_mul(dc, slices, axes[i]);
-    lower_set_slices(l, slices);
-    struct lp_value *coord[8];
-    expr_delinear(e, lower_slice(l), n_axes, axes, coord);
-    struct place p = {.group = e->zero, .panel = e->zero};
-    int at = 0;
-    if (!depthwise) p.group = coord[at++], p.panel = coord[at++];
-    p.n = coord[at++];
-    for (int i = 0; i < c.n - 1; i++) p.o[i] = coord[at++];
-    p.first = c.block ? lp_binary(&e->b, LP_OP_MUL, coord[at], lp_index(&e->b, c.block)) : e->zero;
-    if (depthwise) emit_row(&c, &p, emit_depthwise);
-    else emit_rows(&c, &p);
     l->k->schedule = depthwise ? "conv-depthwise" : "conv";
     return LOWER_DONE;
 }

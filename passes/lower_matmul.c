@@ -14,9 +14,9 @@
 
 #define PREFETCH_BYTES 2048 /* how far ahead of the K loop a packed panel is asked for, unless tuned */
 #define QUANT_PREFETCH_BYTES 8192 /* the same for encoded weights, which few rows read at the speed of memory */
-#define K_PART 64 /* a partial sum's steps. Rounding errors (rms) of a network's logits: 256 1.35 times ONNX Runtime's, 64 0.82; costs 1% */
 #define MAX_UNPACKED_BYTES (8 << 20) /* of an encoded panel taken apart in a worker's scratch memory */
 #define QUANT_ROW_BLOCK 192
+#define FEW_ROWS 4 /* tiles of fewer read memory at its speed anyway */
 #define ROW_BLOCK 96 /* rows a slice does with one panel, rounded down to a multiple of MR */
 
 struct mm {
@@ -38,7 +38,13 @@ struct mm {
     int mr, nr;
     int64_t prefetch;                /* bytes ahead, 0: none */
     enum dtype acc;
+    struct lp_value *walk_row;       /* first row of the walk over the panels that the slice belongs to, NULL: 0 */
     struct lp_value *batch[IR_MAX_RANK]; /* coordinates of the batch axes, when not flat */
+};
+
+struct tile {
+    struct lp_value *row, *panel, *nrows, *ncols;
+    int rows, col;
 };
 
 static bool is_full(const struct ir_type *t, const struct ir_type *of)
@@ -133,6 +139,31 @@ static void prefetch_b(struct mm *t, struct lp_value *panel, int col, struct lp_
         idx[2] = lp_index(b, col + c);
         lp_prefetch(b, t->b, idx);
     }
+}
+
+/*
+ * While the first tiles read this panel, the next one comes from memory into the second-level cache: the first tile of a
+ * panel would wait for all of it. Each pass over the panel asks for half of the rows of one of its columns of lines, that
+ * is for a line every other step: more in flight would keep this tile's own loads waiting.
+ */
+static struct lp_value *next_panel_pass(struct mm *t, const struct tile *at)
+{
+    struct lp_builder *b = &t->l->e.b;
+    int elem = (int)dtype_bytes(ir_operand(t->l->anchor, 1)->type.dtype), lines = t->panel * elem / 64;
+    if (!t->packed || !t->prefetch || at->rows < FEW_ROWS || lines < 1) return NULL;
+    struct lp_value *row = t->walk_row ? lp_binary(b, LP_OP_SUB, at->row, t->walk_row) : at->row;
+    struct lp_value *tile = lp_binary(b, LP_OP_FLOORDIV, row, lp_index(b, t->mr));
+    struct lp_value *pass = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, tile, lp_index(b, t->panel / t->nr)), lp_index(b, at->col / t->nr));
+    return lp_binary(b, LP_OP_MIN, pass, lp_index(b, 2 * lines - 1));
+}
+
+static void prefetch_next_panel(struct mm *t, const struct tile *at, struct lp_value *pass, struct lp_value *k)
+{
+    struct lp_builder *b = &t->l->e.b;
+    int elem = (int)dtype_bytes(ir_operand(t->l->anchor, 1)->type.dtype);
+    struct lp_value *idx[3] = {lp_binary(b, LP_OP_ADD, at->panel, t->l->e.one), lower_half_row(b, pass, k, t->k->value),
+                               lower_half_line(b, pass, elem)};
+    lp_prefetch_far(b, t->b, idx);
 }
 
 static struct lp_value *zero_tile(struct mm *t, int rows)
@@ -258,18 +289,15 @@ static struct lp_value *contract_quant(struct mm *t, struct lp_value *row, int r
     return groups->results[0];
 }
 
-struct tile {
-    struct lp_value *row, *panel, *nrows, *ncols;
-    int rows, col;
-};
-
 /* The tile's products for k in [lo, hi), added to acc. */
 static struct lp_value *contract_range(struct mm *t, const struct tile *at, struct lp_value *lo, struct lp_value *hi, struct lp_value *acc)
 {
     struct expr_ctx *e = &t->l->e;
+    struct lp_value *pass = next_panel_pass(t, at);
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, 1, 1, &acc);
     struct lp_value *k = loop->regions[0]->args[0];
     if (t->packed && t->prefetch) prefetch_b(t, at->panel, at->col, k);
+    if (pass) prefetch_next_panel(t, at, pass, k);
     struct lp_value *a = load_a(t, at->row, k, at->rows, at->nrows), *b = load_b(t, at->panel, at->col, k, at->ncols);
     struct lp_value *next = lp_mma(&e->b, loop->regions[0]->args[1], a, b, 1);
     expr_for_end(e, loop, &next);
@@ -283,10 +311,11 @@ static struct lp_value *contract_dense(struct mm *t, struct lp_value *row, int r
     struct lp_builder *b = &e->b;
     struct tile at = {row, panel, nrows, ncols, rows, col};
     struct lp_value *acc = zero_tile(t, rows), *size = expr_dim(e, t->k);
-    if (!dtype_is_float(t->acc) || t->k->hi < 3 * K_PART) return contract_range(t, &at, e->zero, size, acc);
-    struct lp_op *parts = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, size, K_PART, 1, &acc);
+    int64_t part = lower_part(t->k->hi);
+    if (!dtype_is_float(t->acc) || t->k->hi < 3 * part) return contract_range(t, &at, e->zero, size, acc);
+    struct lp_op *parts = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, size, part, 1, &acc);
     struct lp_value *lo = parts->regions[0]->args[0];
-    struct lp_value *hi = lp_binary(b, LP_OP_MIN, lp_binary(b, LP_OP_ADD, lo, lp_index(b, K_PART)), size);
+    struct lp_value *hi = lp_binary(b, LP_OP_MIN, lp_binary(b, LP_OP_ADD, lo, lp_index(b, part)), size);
     struct lp_value *sum = lp_binary(b, LP_OP_ADD, parts->regions[0]->args[1], contract_range(t, &at, lo, hi, zero_tile(t, rows)));
     expr_for_end(e, parts, &sum);
     return parts->results[0];
@@ -505,6 +534,12 @@ static int64_t row_block_rows(struct mm *t)
     return rows < t->mr ? t->mr : rows / t->mr * t->mr;
 }
 
+static const struct dim *walks_of(const struct mm *t, int64_t row_block, const struct dim *blocks)
+{
+    if (!t->packed || t->quant) return dim_const(t->l->m->dims, 1);
+    return lower_walks(t->l, blocks, row_block, t->k->value * t->n->value * (int64_t)dtype_bytes(t->acc), t->n->value);
+}
+
 /* ---- experts ---- */
 
 /* The choice (row, pick) by the panel: the expert's number is clamped, so that no id reads beyond the weights. */
@@ -643,9 +678,10 @@ enum lower_result lower_matmul(struct lower_ctx *l)
         }
         slices = dim_mul(dc, slices, batches);
     }
-    if (!dim_is(blocks, 1)) { /* all row blocks of one panel are neighbours: the panel stays in the cache */
-        panel = lp_binary(&e->b, LP_OP_FLOORDIV, s, expr_dim(e, blocks));
-        block = lp_binary(&e->b, LP_OP_MOD, s, expr_dim(e, blocks));
+    if (!dim_is(blocks, 1)) { /* the row blocks of one panel are neighbours: the panel stays in the cache */
+        struct walk_place at = lower_walk_place(l, s, panels, blocks, walks_of(&t, row_block, blocks));
+        panel = at.panel, block = at.unit;
+        t.walk_row = lp_binary(&e->b, LP_OP_MUL, at.first, lp_index(&e->b, row_block));
     }
     lower_set_slices(l, slices);
     struct lp_value *lo = lp_binary(&e->b, LP_OP_MUL, block, lp_index(&e->b, row_block));

@@ -480,9 +480,9 @@ void cg_prefetch(struct cg *g, struct lp_op *op)
     struct access x;
     describe(g, op, &x);
     LLVMTypeRef i32 = LLVMInt32TypeInContext(g->c);
-    /* read, highest locality, data */
-    LLVMValueRef args[4] = {emit_address(g, x.cg_buf->base, &x.base), LLVMConstInt(i32, 0, 0), LLVMConstInt(i32, 3, 0),
-                            LLVMConstInt(i32, 1, 0)};
+    /* read; highest locality, or the one below; data */
+    LLVMValueRef args[4] = {emit_address(g, x.cg_buf->base, &x.base), LLVMConstInt(i32, 0, 0),
+                            LLVMConstInt(i32, op->index ? 2 : 3, 0), LLVMConstInt(i32, 1, 0)};
     cg_call(g, "llvm.prefetch", LLVMTypeOf(args[0]), args, 4);
 }
 

@@ -58,6 +58,8 @@ static const char matmul_text[] =
     "    %3 = dim #0 : i64\n"
     "    for serial %4 in %1 .. %3 step 16 {\n"
     "      %5 = sub %3, %4 : i64\n"
+    "      prefetch @1[%1, %4]\n"
+    "      prefetch @1[%2, %4] far\n"
     "      %6 = const 0 : f32<1x16>\n"
     "      %7 = for serial %8 in %1 .. %2 step 1 carry (%9 = %6) {\n"
     "        %10 = load @0[%0, %8] : f32\n"

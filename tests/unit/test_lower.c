@@ -194,6 +194,8 @@ static void test_matmul(void **state)
     matmul_case(97, 8, 17, true);
     matmul_case(200, 2, 5, true);
     matmul_case(4, 9, 130, true);
+    matmul_case(489, 3, 130, true); /* several walks over the panels, of unlike length */
+    matmul_case(620, 4, 70, false);
 }
 
 static void test_matmul_batch_flat(void **state)
@@ -335,9 +337,33 @@ static void test_conv_tiles(void **state)
         {{1, 9, 9, 5}, {40, 5, 3, 3}, 1}, {{2, 8, 9, 4}, {20, 4, 3, 3}, 1},  {{1, 7, 5, 8}, {12, 4, 3, 3}, 1},
         {{1, 0, 6, 3}, {35, 3, 3, 3}, 1}, {{1, 15, 9, 3}, {8, 3, 3, 3}, 2},  {{1, 300, 1, 3}, {33, 3, 4, 1}, 1},
         {{2, 0, 1, 6}, {10, 3, 2, 1}, 1},  {{1, 1, 260, 2}, {17, 2, 1, 3}, 2}, {{1, 3, 3, 7}, {10, 7, 3, 3}, 1},
-        {{1, 5, 4, 600}, {18, 600, 2, 3}, 1},
+        {{1, 5, 4, 600}, {18, 600, 2, 3}, 1}, {{2, 20, 60, 2}, {40, 2, 3, 3}, 1}, {{1, 0, 70, 4}, {66, 2, 3, 3}, 1},
     };
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) conv_case(&shapes[i]);
+}
+
+/* Padded images: a copy, what lies between copy and image, an empty image, sizes that a call knows. */
+static void test_pad(void **state)
+{
+    (void)state;
+    static const char *const values[] = {"%x", "%e", "%t", "%c"};
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "model \"t\" { sym n in [1, 4]\n sym h in [0, 9]\n"
+                 "func @main(%%x: f32[n, h, 3, 5], %%u: f32[n, 3, h, 5]) -> (y: f32[n, h + 3, 5, 5]) {\n"
+                 " %%e = exp %%x\n %%t = transpose %%u perm=[0, 2, 1, 3]\n %%a = abs %%t\n %%c = add %%a, %%x\n"
+                 " %%y = pad %s lo=(0, 1, 2, 0) hi=(0, 2, 0, 0)\n return %%y\n} }\n", values[i]);
+        for (int64_t h = 0; h < 8; h += 7) {
+            struct equiv e;
+            equiv_init(&e);
+            int64_t sizes[] = {2, h};
+            equiv_start_text(&e, text, 2, sizes);
+            assert_true(pass_dce(e.m, &e.diag) && pass_group(e.m, &e.diag) && pass_dce(e.m, &e.diag));
+            equiv_check_plan(&e, "pad");
+            equiv_end(&e);
+        }
+    }
 }
 
 static void test_output_is_input_and_twice(void **state)
@@ -481,7 +507,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pointwise_flat), cmocka_unit_test(test_broadcast_diamond), cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_matmul_batch_flat), cmocka_unit_test(test_matmul_dynamic), cmocka_unit_test(test_matmul_trans_b_const),
-        cmocka_unit_test(test_rows), cmocka_unit_test(test_moves), cmocka_unit_test(test_conv_pool), cmocka_unit_test(test_conv_tiles),
+        cmocka_unit_test(test_rows), cmocka_unit_test(test_moves), cmocka_unit_test(test_conv_pool), cmocka_unit_test(test_conv_tiles), cmocka_unit_test(test_pad),
         cmocka_unit_test(test_output_is_input_and_twice), cmocka_unit_test(test_if), cmocka_unit_test(test_branch_check), cmocka_unit_test(test_group_of_shapes),
         cmocka_unit_test(test_channels_last), cmocka_unit_test(test_channels_last_index),
     };
