@@ -18,6 +18,7 @@
 
 #define PREFETCH_BYTES 2048 /* how far ahead of the K loop packed weights are asked for, unless tuned */
 #define ROW_TILES 8 /* of a slice, where the image is one row: work for every thread */
+#define MAX_UNROLLED 7 /* taps of a depthwise convolution's row */
 #define MANY_ROWS 4096 /* the tile for so many is the machine's largest */
 #define SOME_WIDTH 56 /* stands for one that only a call knows */
 #define MAX_PARTS 4 /* output rows of a tile: 14 pixels are two rows of 7, three of 4 */
@@ -311,7 +312,8 @@ static struct lp_value *contract_depthwise(struct conv *c, const struct place *p
     struct lp_value *acc = lp_const_f(&e->b, lp_tile(c->acc, p->rows, c->nr), 0), *k[3] = {e->zero, e->zero, e->zero};
     struct lp_op *loops[3];
     for (int i = 0; i < c->n; i++) {
-        loops[i] = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(&e->b, c->kernel[i]), 1, 1, &acc);
+        bool unroll = i == c->n - 1 && c->kernel[i] <= MAX_UNROLLED;
+        loops[i] = expr_for_begin(e, unroll ? LP_LOOP_UNROLL : LP_LOOP_SERIAL, e->zero, lp_index(&e->b, c->kernel[i]), 1, 1, &acc);
         k[i] = loops[i]->regions[0]->args[0], acc = loops[i]->regions[0]->args[1];
     }
     struct lp_value *idx[8], *wi[5];
@@ -341,14 +343,7 @@ static void pack_depthwise(struct conv *c)
 
 static void emit_depthwise(struct conv *c, struct place *p)
 {
-    struct expr_ctx *e = c->e;
-    struct lp_builder *b = &e->b;
-    struct lp_value *channels = lp_index(b, c->groups);
-    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, channels, c->nr, 0, NULL);
-    p->col = loop->regions[0]->args[0];
-    p->ncols = c->groups % c->nr ? lp_binary(b, LP_OP_SUB, channels, p->col) : NULL;
     finish_part(c, p, 0, contract_depthwise(c, p), p->col);
-    expr_for_end(e, loop, NULL);
 }
 
 /* The slice's pixels of an output row: full tiles, then, at the row's end, the rest. */
@@ -380,6 +375,21 @@ static void emit_row(struct conv *c, struct place *p, void (*emit)(struct conv *
     if (!branch) return;
     lp_if_else(b, branch, NULL);
     lp_if_end(b, branch, NULL);
+}
+
+/* Depthwise: the row for some channels after the other, so that the pixels which neighbouring tiles share are still there. */
+static void emit_channels(struct conv *c, struct place *p)
+{
+    struct expr_ctx *e = c->e;
+    struct lp_builder *b = &e->b;
+    int64_t full = c->groups / c->nr * c->nr;
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, full), c->nr, 0, NULL);
+    p->col = loop->regions[0]->args[0], p->ncols = NULL;
+    emit_row(c, p, emit_depthwise);
+    expr_for_end(e, loop, NULL);
+    if (full == c->groups) return;
+    p->col = lp_index(b, full), p->ncols = lp_index(b, c->groups - full);
+    emit_row(c, p, emit_depthwise);
 }
 
 /* A slice's output rows: c->parts of them together, where the image ends fewer. */
@@ -470,23 +480,32 @@ static void slice_coords(struct conv *c, int n, const struct dim *const *axes, s
     expr_delinear(c->e, lower_slice(c->l), n, axes, coord);
 }
 
-/* A slice is an output row. */
+/* Blocks of an image of one row. */
+static const struct dim *row_blocks(const struct conv *c)
+{
+    struct dim_ctx *dc = c->l->m->dims;
+    return c->block ? dim_ceildiv(dc, out_size(c, 0), dim_const(dc, c->block)) : dim_const(dc, 1);
+}
+
+/* A slice is an output row, or a block of it. */
 static void place_depthwise(struct conv *c, struct place *p)
 {
     const struct dim *axes[4] = {c->out->dims[0]};
     struct lp_value *coord[4];
-    for (int i = 0; i < c->n - 1; i++) axes[1 + i] = out_size(c, i);
-    slice_coords(c, c->n, axes, coord);
+    int n = 1;
+    for (int i = 0; i < c->n - 1; i++) axes[n++] = out_size(c, i);
+    axes[n++] = row_blocks(c);
+    slice_coords(c, n, axes, coord);
     p->n = coord[0];
     for (int i = 0; i < c->n - 1; i++) p->o[i] = coord[1 + i];
+    if (c->block) p->first = lp_binary(&c->e->b, LP_OP_MUL, coord[n - 1], lp_index(&c->e->b, c->block));
 }
 
 /* Images of one row: a slice is a block of it by a panel. */
 static void place_blocks(struct conv *c, struct place *p)
 {
     struct dim_ctx *dc = c->l->m->dims;
-    const struct dim *blocks = c->block ? dim_ceildiv(dc, out_size(c, 0), dim_const(dc, c->block)) : dim_const(dc, 1);
-    const struct dim *axes[4] = {dim_const(dc, c->groups), dim_const(dc, (c->og + c->panel - 1) / c->panel), c->out->dims[0], blocks};
+    const struct dim *axes[4] = {dim_const(dc, c->groups), dim_const(dc, (c->og + c->panel - 1) / c->panel), c->out->dims[0], row_blocks(c)};
     struct lp_value *coord[4];
     slice_coords(c, 4, axes, coord);
     p->group = coord[0], p->panel = coord[1], p->n = coord[2];
@@ -538,7 +557,8 @@ enum lower_result lower_conv(struct lower_ctx *l)
     struct expr_ctx *e = &l->e;
     bool depthwise = c.groups > 1 && c.cg == 1 && c.og == 1;
     c.merged = !depthwise && c.groups == 1 && c.dilations[c.n - 1] == 1;
-    c.panel = depthwise ? 64 : c.og > 16 ? 32 : 16;
+    c.panel = c.og > 16 ? 32 : 16;
+    if (depthwise) c.panel = c.groups % 64 == 0 ? 64 : c.groups % 32 == 0 ? 32 : 16; /* vectors of channels that are all there */
     choose_tile(&c, depthwise);
     static const int64_t prefetches[] = {0, 1024, 4096, 8192};
     if (!depthwise) c.prefetch = lower_knob(l, KNOB_PREFETCH, PREFETCH_BYTES, prefetches, 4);
@@ -548,7 +568,7 @@ enum lower_result lower_conv(struct lower_ctx *l)
     struct place p = {.group = e->zero, .panel = e->zero, .first = e->zero, .unit = e->zero};
     if (depthwise) {
         place_depthwise(&c, &p);
-        emit_row(&c, &p, emit_depthwise);
+        emit_channels(&c, &p);
     } else if (c.n > 1) {
         place_rows(&c, &p);
         emit_rows(&c, &p);

@@ -326,7 +326,8 @@ static void conv_case(const struct conv_shape *s)
     assert_non_null(conv);
     struct ir_value *y = ir_build_binary(&g.b, IR_OP_MAX, &conv->results[0], ir_build_scalar_f(&g.b, DT_F32, 0));
     int64_t sizes[] = {9};
-    check_graph(&g, 1, &y, sizes, "conv");
+    bool depthwise = s->w[1] == 1 && s->w[0] == s->x[3];
+    check_graph(&g, 1, &y, sizes, depthwise ? "conv-depthwise" : "conv");
 }
 
 /* Tiles over several short rows, with and without rows left over; images of one column, in blocks; one pixel. */
@@ -338,6 +339,17 @@ static void test_conv_tiles(void **state)
         {{1, 0, 6, 3}, {35, 3, 3, 3}, 1}, {{1, 15, 9, 3}, {8, 3, 3, 3}, 2},  {{1, 300, 1, 3}, {33, 3, 4, 1}, 1},
         {{2, 0, 1, 6}, {10, 3, 2, 1}, 1},  {{1, 1, 260, 2}, {17, 2, 1, 3}, 2}, {{1, 3, 3, 7}, {10, 7, 3, 3}, 1},
         {{1, 5, 4, 600}, {18, 600, 2, 3}, 1}, {{2, 20, 60, 2}, {40, 2, 3, 3}, 1}, {{1, 0, 70, 4}, {66, 2, 3, 3}, 1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) conv_case(&shapes[i]);
+}
+
+/* One channel a group: whole vectors of channels, some left over, taps in a row that are too many to unroll. */
+static void test_conv_depthwise(void **state)
+{
+    (void)state;
+    static const struct conv_shape shapes[] = {
+        {{1, 6, 9, 64}, {64, 1, 3, 3}, 1}, {{2, 0, 12, 40}, {40, 1, 2, 3}, 2}, {{1, 5, 20, 7}, {7, 1, 3, 9}, 1},
+        {{1, 9, 8, 96}, {96, 1, 7, 7}, 1}, {{1, 300, 1, 17}, {17, 1, 5, 1}, 1},
     };
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) conv_case(&shapes[i]);
 }
@@ -507,7 +519,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pointwise_flat), cmocka_unit_test(test_broadcast_diamond), cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_matmul_batch_flat), cmocka_unit_test(test_matmul_dynamic), cmocka_unit_test(test_matmul_trans_b_const),
-        cmocka_unit_test(test_rows), cmocka_unit_test(test_moves), cmocka_unit_test(test_conv_pool), cmocka_unit_test(test_conv_tiles), cmocka_unit_test(test_pad),
+        cmocka_unit_test(test_rows), cmocka_unit_test(test_moves), cmocka_unit_test(test_conv_pool), cmocka_unit_test(test_conv_tiles), cmocka_unit_test(test_conv_depthwise), cmocka_unit_test(test_pad),
         cmocka_unit_test(test_output_is_input_and_twice), cmocka_unit_test(test_if), cmocka_unit_test(test_branch_check), cmocka_unit_test(test_group_of_shapes),
         cmocka_unit_test(test_channels_last), cmocka_unit_test(test_channels_last_index),
     };
