@@ -7,7 +7,7 @@ usage: run.py --infc=PATH --src=FOLDER [--work=FOLDER] [--page=FILE] [--only=NAM
 Each case is measured in rounds; in each round the engine (its own `bench`) and every peer run for some tenths of a
 second, one after the other, so that whatever else the machine does meets all of them. Where the system permits, what is
 measured runs at real-time priority (SCHED_FIFO), else at normal priority, and the page says which. A figure is the
-median of the rounds' medians. Peers: ONNX Runtime, and OpenVINO when it is installed. Matrix products are also
+median of the rounds' medians. Peers: ONNX Runtime, and OpenVINO (told to compute in f32) when it is installed. Matrix products are also
 compared with the FMA peak, which a C loop compiled here measures in the same rounds.
 """
 import argparse
@@ -334,8 +334,17 @@ def product_table(rows, peers):
     return "\n".join(out)
 
 
+def best_ratio(row, peers):
+    """Against whoever is fastest on this row, round by round."""
+    return statistics.median(a / min(row[p][i] for p in peers) for i, a in enumerate(row["ms"]))
+
+
 def losses(rows, peers):
     out = []
+    if len(peers) > 1:
+        r = [best_ratio(x, peers) for x in rows]
+        out.append(f"Against the best of {' and '.join(peers)} in each row: the geometric mean is {statistics.geometric_mean(r):.2f}, the "
+                   f"greatest ratio {max(r):.2f}; {sum(x <= 1 for x in r)} of {len(rows)} rows are at least as fast.\n")
     for p in peers:
         slow = sorted((r for r in rows if ratio(r, p)[0] > 1), key=lambda r: -ratio(r, p)[0])
         out.append(f"Against {p}: {len(rows) - len(slow)} of {len(rows)} rows are at least as fast, the geometric mean of "
@@ -369,7 +378,7 @@ stated; smaller is better, and so is a smaller ratio. **Bold** ratios are losses
 
 - Machine: {machine()}. Load average at the start: {started:.1f}.
 - {version} (engine level {rows[0]['level'] if rows else products[0]['level']}); {'; '.join(f'{p} {module_version(PEERS[p][0])}, all its optimisations' for p in peers)}.
-  f32 throughout; one engine per model for all its sizes.
+  f32 throughout; one engine per model for all its sizes (OpenVINO: compiled for each size).
 - Each row: {a.rounds} rounds; in each, the engine (`bench --seconds={a.seconds}`) and then each peer (the same time, its own
   process) with the same inputs. Times are medians of the rounds' medians; the ratio is the median of the rounds' ratios, with the
   least and the greatest behind it.
