@@ -245,8 +245,8 @@ bool api_send(struct api_call *a, const char *name)
     int k = name ? snprintf(head, sizeof head, "event: %s\ndata: ", name)
                  : snprintf(head, sizeof head, "data: ");
     if (!a->c) return false;
-    return http_stream_write(a->c, head, (size_t)k) && a->c && http_stream_write(a->c, text, n) &&
-           a->c && http_stream_write(a->c, "\n\n", 2);
+    struct http_span parts[] = {{head, (size_t)k}, {text, n}, {"\n\n", 2}};
+    return http_stream_writev(a->c, parts, 3);
 }
 
 void api_send_done(struct api_call *a) { http_stream_write(a->c, "data: [DONE]\n\n", 14); }

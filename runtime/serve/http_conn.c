@@ -224,20 +224,28 @@ bool http_stream_begin(struct http_conn *c, int status, const char *type)
     return true;
 }
 
-bool http_stream_write(struct http_conn *c, const void *data, size_t n)
+bool http_stream_writev(struct http_conn *c, const struct http_span *parts, int n_parts)
 {
     struct evbuffer *out = bufferevent_get_output(c->bev);
+    size_t n = 0;
+    for (int i = 0; i < n_parts; i++) n += parts[i].n;
     if (!n) return true;
     if (pending(c) + n > c->server->o.max_output) {
         drop(c);
         return false;
     }
     if (c->chunked_reply) evbuffer_add_printf(out, "%zx\r\n", n);
-    evbuffer_add(out, data, n);
+    for (int i = 0; i < n_parts; i++) evbuffer_add(out, parts[i].p, parts[i].n);
     if (c->chunked_reply) evbuffer_add(out, "\r\n", 2);
     c->bytes_out += n;
     c->last_write = now_s();
     return true;
+}
+
+bool http_stream_write(struct http_conn *c, const void *data, size_t n)
+{
+    struct http_span all = {data, n};
+    return http_stream_writev(c, &all, 1);
 }
 
 void http_stream_end(struct http_conn *c)

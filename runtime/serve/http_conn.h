@@ -91,6 +91,8 @@ __attribute__((format(printf, 2, 3))) void http_header(struct http_conn *c, cons
 /* Server-sent events. Writes return false when the peer is gone; on_abort was called then. */
 bool http_stream_begin(struct http_conn *c, int status, const char *type);
 bool http_stream_write(struct http_conn *c, const void *data, size_t n);
+/* Several pieces as one. */
+bool http_stream_writev(struct http_conn *c, const struct http_span *parts, int n_parts);
 void http_stream_end(struct http_conn *c);
 
 const char *http_status_text(int status);

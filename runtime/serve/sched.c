@@ -6,7 +6,7 @@
 
 #include "runtime/status.h"
 
-enum { LEAST_BUDGET = 16 }; /* prompt tokens of a step: fewer do not fill the kernels */
+enum { LEAST_BUDGET = 4 }; /* prompt tokens of a step beside answers */
 
 struct share {
     uint64_t client, got; /* got: tokens, from a common beginning */
@@ -23,7 +23,9 @@ struct sched {
     uint64_t arrivals;
     bool draining;
     double (*clock)(void);
-    double answers_s, token_s; /* measured: a step of answers alone; a prompt token more */
+    /* Of steps with answers, older ones count less: sums for a line of seconds over tokens. */
+    double sum, sum_x, sum_y, sum_xx, sum_xy;
+    double alone_s; /* a prompt token in steps of prompts alone */
     uint32_t budget;
     struct sched_counts counts;
 };
@@ -270,22 +272,32 @@ static void learn(struct sched *s, double seconds)
     struct lm_counts c;
     lm_generator_get_counts(s->g, &c);
     if (!c.step_tokens) return;
-    uint32_t prompt = c.step_tokens - c.step_answers;
-    if (!prompt)
-        s->answers_s = blend(s->answers_s, seconds);
-    else if (prompt >= LEAST_BUDGET / 2) {
-        double rest = c.step_answers ? seconds - s->answers_s : seconds;
-        s->token_s = blend(s->token_s, (rest > 0 ? rest : 0) / prompt);
+    if (!c.step_answers) {
+        s->alone_s = blend(s->alone_s, seconds / c.step_tokens);
+        return;
     }
+    double x = c.step_tokens, keep = 0.97;
+    s->sum = keep * s->sum + 1;
+    s->sum_x = keep * s->sum_x + x, s->sum_y = keep * s->sum_y + seconds;
+    s->sum_xx = keep * s->sum_xx + x * x, s->sum_xy = keep * s->sum_xy + x * seconds;
 }
 
+/*
+ * A step takes base + each * tokens, answers and prompts alike. Beside n answers prompts may add
+ * (stretch - 1) times what n answers take: so many tokens are (stretch - 1) * (base / each + n).
+ */
 static void set_budget(struct sched *s)
 {
     uint32_t answers = 0;
     for (uint32_t i = 0; i < s->n_running; i++) answers += s->running[i]->first_token > 0;
     double most = s->o.chunk;
-    if (answers && s->o.stretch > 1 && s->answers_s > 0 && s->token_s > 0) {
-        most = (s->o.stretch - 1) * s->answers_s / s->token_s;
+    if (answers && s->o.stretch > 1 && s->sum > 0) {
+        double x = s->sum_x / s->sum, y = s->sum_y / s->sum;
+        double spread = s->sum_xx / s->sum - x * x, each = s->alone_s;
+        if (spread > 1) each = (s->sum_xy / s->sum - x * y) / spread;
+        if (each < y / 1000) each = y / 1000;
+        double base = y - each * x;
+        most = (s->o.stretch - 1) * ((base > 0 ? base / each : 0) + answers);
         if (most < LEAST_BUDGET) most = LEAST_BUDGET;
         most += answers;
     }
