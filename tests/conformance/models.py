@@ -11,9 +11,7 @@ probability, say) is taken over all inputs of the kind: one element alone has no
 
 Where an output differs by more, rounding may be the reason, and not only the engine's. Then both are measured against the
 model evaluated in f64. Such an input is disputed, and both errors are printed. ONNX Runtime's own error must be above half
-the limit there, and the engine's no greater. With three disputed inputs of a kind or more, which of the two is nearer on
-each is a matter of luck (where the answer hangs on the logarithm of one power near zero, for instance): then the mean of
-log(engine's error / ONNX Runtime's) must not be above 0 by more than two standard errors. As many inputs as a kind has must be
+the limit there, and the engine's no greater, on every disputed input. As many inputs as a kind has must be
 undisputed, so that a wrong operator cannot hide behind its own f64 evaluation.
 
 Prints `ok NAME-LEVEL` or `not ok NAME-LEVEL: reason`, and the worst figures met; for models with If, the branches that no
@@ -125,18 +123,15 @@ class Row:
 
     def farther(self, level):
         """Why the engine counts as less accurate than ONNX Runtime on the disputed inputs, or None."""
-        logs = np.array([np.mean(v) for v in self.ratios.get(level, {}).values()])
-        if not logs.size:
+        logs = np.array([np.max(v) for v in self.ratios.get(level, {}).values()])
+        if not logs.size or logs.max() <= 0:
             return None
-        allowed = 2 * logs.std(ddof=1) / np.sqrt(logs.size) if logs.size >= 3 else 0.0
-        if (logs.mean() if logs.size >= 3 else logs.max()) <= allowed:
-            return None
-        return (f"{logs.size} disputed inputs, the engine {np.exp(logs.mean()):.2f} times as far from f64 as ONNX Runtime "
+        return (f"{logs.size} disputed inputs, the engine up to {np.exp(logs.max()):.2f} times as far from f64 as ONNX Runtime "
                 f"(at most {self.engine:.2g}, ONNX Runtime {self.ort:.2g})")
 
     def nearer(self):
         """On how many disputed inputs the engine is no farther from f64 than ONNX Runtime, on every level."""
-        return sum(all(np.mean(r.get(k, [0.0])) <= 0 for r in self.ratios.values()) for k in self.disputed)
+        return sum(all(np.max(r.get(k, [0.0])) <= 0 for r in self.ratios.values()) for k in self.disputed)
 
 
 def case(make, seed, size, needed):
@@ -246,8 +241,8 @@ the reference is ONNX Runtime {ort} with its optimiser off. Error: the greatest 
 outputs, inputs and levels; the limit is 1e-4. Each kind of inputs has {inputs} seeded ones. The last columns are the errors of
 the engine and of ONNX Runtime against the same model evaluated in f64, where they were measured. An input is *disputed*
 where the two differ by more than the limit (in brackets: on how many of them the engine is the nearer to f64 on every
-level). It passes only if ONNX Runtime is farther than half the limit from f64 and the engine no farther, or, of three
-and more, not significantly farther on average: the head of tests/conformance/models.py states it in full.
+level). It passes only if ONNX Runtime is farther than half the limit from f64 and the engine no farther: the head of
+tests/conformance/models.py states it in full.
 
 | model | inputs | sizes | error | | disputed | engine to f64 | ONNX Runtime to f64 |
 |---|---|---|--:|---|--:|--:|--:|
