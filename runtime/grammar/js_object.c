@@ -9,7 +9,7 @@
 
 #include "runtime/grammar/js.h"
 
-enum { MAX_NAMES = 4000, MAX_PATTERNS = 60 };
+enum { MAX_NAMES = 4000, MAX_PATTERNS = 60, MAX_FEW = 256, MAX_FEW_BYTES = 256 };
 
 struct names {
     struct js_text *v;
@@ -41,6 +41,10 @@ struct keys {
         uint64_t *v;
         uint32_t n, cap;
     } signs; /* of each class: patterns that match, wishes by name */
+    struct {
+        bool *v;
+        uint32_t n, cap;
+    } never; /* of each class: certainly no value, so no key is of it */
 };
 
 static uint32_t text_hash(struct js_text t)
@@ -208,9 +212,12 @@ static uint32_t make_class(struct keys *k, uint32_t name, uint64_t sign, uint32_
                 push_literal(k->j, &l, k->wishes.v[w]->fits);
         c.values[at++] = js_node(k->j, &l);
     }
+    bool never = name == GR_NO_NAME && !c.wants &&
+                 js_is_empty(k->j, js_clauses_all(k->j, &all), 0);
     GR_PUSH(k->j->b, &k->classes, c);
     GR_PUSH(k->j->b, &k->signs, sign << GR_MAX_WISHES | by_name);
-    return k->classes.n;
+    GR_PUSH(k->j->b, &k->never, never);
+    return never ? 0 : k->classes.n;
 }
 
 static uint32_t label_key(void *user, struct gr_build *b, const uint32_t *tags, uint32_t n)
@@ -234,7 +241,7 @@ static uint32_t label_key(void *user, struct gr_build *b, const uint32_t *tags, 
     for (uint32_t i = 0; i < k->classes.n; i++)
         if (k->classes.v[i].name == name &&
             k->signs.v[i] == (sign << GR_MAX_WISHES | by_name))
-            return i + 1;
+            return k->never.v[i] ? 0 : i + 1;
     return make_class(k, name, sign, by_name);
 }
 
@@ -262,6 +269,54 @@ static void build_keys(struct keys *k, struct gr_object *o)
     o->key = js_add_string(k->j, first, n, 0, GR_LEN_MANY);
 }
 
+/* ---- few keys ---- */
+
+struct few {
+    struct keys *k;
+    uint32_t n;
+    uint8_t text[MAX_FEW_BYTES];
+    struct {
+        struct js_text *v;
+        uint32_t n, cap;
+    } words;
+};
+
+/* Every text from the state on that is a key without a name; false: they are many. */
+static bool find_few(struct few *f, uint32_t state)
+{
+    const struct gr_grammar *g = f->k->j->b->g;
+    uint32_t label = g->states[state].label;
+    gr_work(f->k->j->b, 256);
+    if (label && f->k->classes.v[label - 1].name == GR_NO_NAME) {
+        if (f->words.n == MAX_FEW) return false;
+        char *copy = gr_alloc(f->k->j->b, f->n + 1);
+        memcpy(copy, f->text, f->n);
+        GR_PUSH(f->k->j->b, &f->words, ((struct js_text){copy, f->n}));
+    }
+    for (unsigned byte = 0; byte < 256; byte++) {
+        uint32_t next = gr_next(g, state, (uint8_t)byte);
+        if (!next) continue;
+        if (f->n == MAX_FEW_BYTES) return false; /* or it goes round in circles */
+        f->text[f->n++] = (uint8_t)byte;
+        bool few = find_few(f, next);
+        f->n--;
+        if (!few) return false;
+    }
+    return true;
+}
+
+/* Keys that must differ and are few: each gets a name, so that what is left of them is known. */
+static bool name_few(struct keys *k, const struct gr_object *o)
+{
+    struct few f = {.k = k};
+    if (!k->classes.n || !find_few(&f, k->j->b->g->strings[o->key].start) || !f.words.n)
+        return false;
+    if (k->names.n + f.words.n > MAX_NAMES) return false;
+    for (uint32_t i = 0; i < f.words.n; i++) add_name(k->j, &k->names, f.words.v[i]);
+    k->classes.n = k->signs.n = k->never.n = 0;
+    return true;
+}
+
 /* ---- the frame ---- */
 
 static void sizes(struct keys *k, struct gr_object *o)
@@ -278,6 +333,22 @@ static void sizes(struct keys *k, struct gr_object *o)
     }
     o->n_wishes = k->wishes.n;
     o->distinct = o->n_wishes || o->min > o->n_required;
+}
+
+static struct gr_object frame(struct keys *k)
+{
+    struct js *j = k->j;
+    struct gr_object o = {.n_names = k->names.n, .n_words = (k->names.n + 63) / 64};
+    o.required = gr_alloc(j->b, o.n_words * sizeof *o.required);
+    o.allowed = gr_alloc(j->b, o.n_words * sizeof *o.allowed);
+    sizes(k, &o);
+    /* Any text, for the automaton of an object that can have no key. */
+    struct gr_value any = {0};
+    struct js_clauses *all = js_clauses_atom(j, JS_STRING, NULL, false);
+    js_make_strings(j, all, &any);
+    o.key = any.strings[0];
+    build_keys(k, &o);
+    return o;
 }
 
 static struct js_atoms about_objects(struct js *j, const struct js_clause *c)
@@ -297,16 +368,8 @@ uint32_t js_make_object(struct js *j, const struct js_clause *c)
             return m->number;
     }
     collect(&k);
-    struct gr_object o = {.n_names = k.names.n, .n_words = (k.names.n + 63) / 64};
-    o.required = gr_alloc(j->b, o.n_words * sizeof *o.required);
-    o.allowed = gr_alloc(j->b, o.n_words * sizeof *o.allowed);
-    sizes(&k, &o);
-    /* Any text, for the automaton of an object that can have no key. */
-    struct gr_value any = {0};
-    struct js_clauses *all = js_clauses_atom(j, JS_STRING, NULL, false);
-    js_make_strings(j, all, &any);
-    o.key = any.strings[0];
-    build_keys(&k, &o);
+    struct gr_object o = frame(&k);
+    if (o.distinct && name_few(&k, &o)) o = frame(&k);
     o.classes = k.classes.v, o.n_classes = k.classes.n;
     g->objects = gr_grow(j->b, g->objects, g->n_objects, &g->cap_objects, sizeof *g->objects);
     g->objects[g->n_objects] = o;

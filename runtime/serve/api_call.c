@@ -48,7 +48,7 @@ struct api_call *api_begin(struct server *s, struct http_conn *c, const struct a
         return NULL;
     }
     a->s = s, a->c = c, a->kind = kind;
-    a->began = worker_clock();
+    a->began = serve_clock();
     a->created = (int64_t)time(NULL);
     if (api_read_body(s, c, &a->arena, &body)) {
         if (!s->o.parallel)
@@ -254,7 +254,7 @@ void api_send_done(struct api_call *a) { http_stream_write(a->c, "data: [DONE]\n
 static void measure(struct api_call *a, struct api_choice *x, const struct work_event *e)
 {
     struct metrics *m = &a->s->metrics;
-    double now = worker_clock();
+    double now = serve_clock();
     if (e->of_prompt || e->token == LM_NO_TOKEN) return;
     if (x->last_token > 0) histogram_add(&m->between, now - x->last_token);
     else histogram_add(&m->ttft, now - a->began);
@@ -306,7 +306,7 @@ static void fail(struct api_call *a, const struct api_choice *x)
 static void count(struct api_call *a)
 {
     struct metrics *m = &a->s->metrics;
-    double now = worker_clock();
+    double now = serve_clock();
     uint64_t prompt, cached, answer;
     api_usage(a, &prompt, &cached, &answer);
     m->prompt_tokens_sum += prompt, m->cached_tokens_sum += cached, m->answer_tokens_sum += answer;

@@ -233,7 +233,7 @@ void metrics_on_done(struct http_conn *c, void *server)
     json_int(&j, "status", c->status);
     json_int(&j, "bytes_in", (int64_t)c->n_body);
     json_int(&j, "bytes_out", (int64_t)c->bytes_out);
-    json_number(&j, "ms", (worker_clock() - c->began) * 1e3);
+    json_number(&j, "ms", (serve_clock() - c->began) * 1e3);
     const struct http_span *trace = c->head_text ? http_find(&c->head, "traceparent") : NULL;
     if (trace && trace->n < 256) {
         bool ascii = true;

@@ -220,7 +220,7 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
         return;
     }
     s->draining = true;
-    s->drain_began = worker_clock();
+    s->drain_began = serve_clock();
     fprintf(stderr, "shutting down: %llu requests to finish\n", (unsigned long long)s->calls);
     close_listeners(s);
     http_server_drain(&s->http);
@@ -240,7 +240,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     struct server *s = arg;
     (void)fd, (void)what;
     if (!s->draining) return;
-    if (s->o.drain_s > 0 && worker_clock() - s->drain_began > s->o.drain_s)
+    if (s->o.drain_s > 0 && serve_clock() - s->drain_began > s->o.drain_s)
         event_base_loopbreak(s->base);
     server_check_drained(s);
 }
@@ -402,7 +402,7 @@ static void finish(struct server *s)
     struct event *const events[] = {s->wake, s->tick, s->sigterm, s->sigint, s->sighup};
     if (s->base) http_server_deinit(&s->http);
     s->drain(s);
-    for (double until = worker_clock() + 30; s->calls && worker_clock() < until;) {
+    for (double until = serve_clock() + 30; s->calls && serve_clock() < until;) {
         struct timespec pause = {0, 1000000};
         s->on_wake(s);
         if (s->calls) nanosleep(&pause, NULL);

@@ -2,40 +2,24 @@
 #define _GNU_SOURCE
 #include "runtime/serve/worker.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "runtime/serve/thread.h"
 #include "runtime/status.h"
 
 struct worker {
     struct worker_options o;
     struct sched *sched; /* the thread's */
-    pthread_t thread;
-    bool running;
-    int wake;
+    struct serve_thread thread;
     struct work_job *touched; /* the thread's: have events that were not handed over */
     struct work_job *embeddings, **last_embedding;
-    /* behind the mutex */
-    pthread_mutex_t mutex;
-    pthread_cond_t cond;
+    /* behind the thread's mutex */
     struct work_job *inbox, **last_in, *cancels, *dirty, **last_dirty;
     uint32_t pending; /* accepted, not ended */
-    bool draining, stop;
     uint64_t refused;
     struct worker_counts counts;
 };
-
-double worker_clock(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- bytes ---- */
 
@@ -111,7 +95,7 @@ static void embed(struct worker *w, struct work_job *j)
 {
     const struct lm_request_desc *d = &j->job.desc;
     struct infr_status st;
-    j->job.started = worker_clock();
+    j->job.started = serve_clock();
     j->job.n_prompt = d->n_prompt;
     j->job.end = SCHED_DONE;
     if (lm_embedder_run(w->o.embedder, d->prompt, d->n_prompt, j->pooling, j->normalize, j->vector,
@@ -120,7 +104,7 @@ static void embed(struct worker *w, struct work_job *j)
         j->job.error = j->job.note;
         j->job.end = SCHED_ERROR;
     }
-    j->job.ended = worker_clock();
+    j->job.ended = serve_clock();
     on_end(&j->job);
 }
 
@@ -149,8 +133,8 @@ static void hand_over(struct worker *w)
 /* Waits for something to do. False: the thread shall end. */
 static bool take_orders(struct worker *w, bool busy)
 {
-    pthread_mutex_lock(&w->mutex);
-    while (!busy && !w->inbox && !w->cancels && !w->stop) pthread_cond_wait(&w->cond, &w->mutex);
+    pthread_mutex_lock(&w->thread.mutex);
+    while (!busy && !w->inbox && !w->cancels && !w->thread.stop) pthread_cond_wait(&w->thread.cond, &w->thread.mutex);
     struct work_job *jobs = w->inbox;
     w->inbox = NULL, w->last_in = &w->inbox;
     for (struct work_job *j = w->cancels; j; j = j->next_cancel) {
@@ -159,8 +143,8 @@ static bool take_orders(struct worker *w, bool busy)
         else j->job.cancel = true; /* it is in the inbox still, or an embedding */
     }
     w->cancels = NULL;
-    bool stop = w->stop;
-    pthread_mutex_unlock(&w->mutex);
+    bool stop = w->thread.stop;
+    pthread_mutex_unlock(&w->thread.mutex);
     bool any = jobs || busy;
     while (jobs) {
         struct work_job *j = jobs;
@@ -172,7 +156,7 @@ static bool take_orders(struct worker *w, bool busy)
             *w->last_embedding = j, w->last_embedding = &j->next;
             continue;
         }
-        sched_submit(w->sched, &job, 1, worker_clock()); /* worker_submit has counted */
+        sched_submit(w->sched, &job, 1, serve_clock()); /* worker_submit has counted */
         if (cancel) sched_cancel(job);
     }
     if (stop && w->sched) sched_cancel_all(w->sched);
@@ -209,22 +193,21 @@ static void *run(void *arg)
     bool more = false;
     while (take_orders(w, more || w->embeddings)) {
         struct infr_status failed;
-        double before = worker_clock();
+        double before = serve_clock();
         uint32_t embedded = 0;
-        if (w->sched) sched_step(w->sched, worker_clock, &more, &failed);
+        if (w->sched) sched_step(w->sched, serve_clock, &more, &failed);
         if (w->embeddings) {
             embedded = w->embeddings->job.desc.n_prompt;
             embed_next(w);
         }
-        double seconds = worker_clock() - before;
-        pthread_mutex_lock(&w->mutex);
+        double seconds = serve_clock() - before;
+        pthread_mutex_lock(&w->thread.mutex);
         bool any = w->touched != NULL;
         hand_over(w);
         count_step(w, seconds);
         if (embedded) w->counts.embeddings++, w->counts.embedded_tokens += embedded;
-        pthread_mutex_unlock(&w->mutex);
-        uint64_t one = 1;
-        if (any && write(w->wake, &one, sizeof one) < 0) {} /* full is as good as written */
+        pthread_mutex_unlock(&w->thread.mutex);
+        if (any) serve_thread_notify(&w->thread);
     }
     return NULL;
 }
@@ -238,20 +221,10 @@ int worker_create(const struct worker_options *o, struct worker **out, struct in
     if (!w) return rt_fail_memory(st, "the worker", sizeof *w);
     w->o = *o;
     w->last_in = &w->inbox, w->last_dirty = &w->dirty, w->last_embedding = &w->embeddings;
-    pthread_mutex_init(&w->mutex, NULL);
-    pthread_cond_init(&w->cond, NULL);
-    w->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    int code = w->wake < 0 ? rt_fail(st, INFR_ENVIRONMENT, "no event descriptor") : 0;
+    int code = serve_thread_init(&w->thread, st);
     if (!code && o->generator) code = sched_create(o->generator, &o->sched, &w->sched, st);
-    if (!code) {
-        if (w->sched) sched_get_counts(w->sched, &w->counts.sched);
-        sigset_t all, old; /* signals are the event loop's */
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        w->running = !pthread_create(&w->thread, NULL, run, w);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        if (!w->running) code = rt_fail(st, INFR_ENVIRONMENT, "no thread for the model");
-    }
+    if (w->sched) sched_get_counts(w->sched, &w->counts.sched);
+    if (!code) code = serve_thread_start(&w->thread, run, w, st);
     if (code) worker_destroy(w);
     else *out = w;
     return code;
@@ -260,27 +233,18 @@ int worker_create(const struct worker_options *o, struct worker **out, struct in
 void worker_destroy(struct worker *w)
 {
     if (!w) return;
-    if (w->running) {
-        pthread_mutex_lock(&w->mutex);
-        w->stop = w->draining = true;
-        pthread_cond_signal(&w->cond);
-        pthread_mutex_unlock(&w->mutex);
-        pthread_join(w->thread, NULL);
-    }
+    serve_thread_deinit(&w->thread);
     sched_destroy(w->sched);
-    pthread_cond_destroy(&w->cond);
-    pthread_mutex_destroy(&w->mutex);
-    if (w->wake >= 0) close(w->wake);
     free(w);
 }
 
-int worker_wake_fd(const struct worker *w) { return w->wake; }
+int worker_wake_fd(const struct worker *w) { return w->thread.wake_fd; }
 
 enum sched_verdict worker_submit(struct worker *w, struct work_job *const *jobs, uint32_t n)
 {
     enum sched_verdict verdict = SCHED_ACCEPTED;
-    pthread_mutex_lock(&w->mutex);
-    if (w->draining) verdict = SCHED_DRAINING;
+    pthread_mutex_lock(&w->thread.mutex);
+    if (w->thread.draining) verdict = SCHED_DRAINING;
     else if (n > w->o.sched.max_queue + w->o.sched.max_running - w->pending) verdict = SCHED_FULL;
     for (uint32_t i = 0; verdict == SCHED_ACCEPTED && i < n; i++) {
         struct work_job *j = jobs[i];
@@ -291,34 +255,28 @@ enum sched_verdict worker_submit(struct worker *w, struct work_job *const *jobs,
         w->pending++;
     }
     if (verdict == SCHED_FULL) w->refused += n;
-    pthread_cond_signal(&w->cond);
-    pthread_mutex_unlock(&w->mutex);
+    pthread_cond_signal(&w->thread.cond);
+    pthread_mutex_unlock(&w->thread.mutex);
     return verdict;
 }
 
 void worker_cancel(struct work_job *j)
 {
     struct worker *w = j->worker;
-    pthread_mutex_lock(&w->mutex);
+    pthread_mutex_lock(&w->thread.mutex);
     if (!j->handed_over && !j->cancelling) {
         j->cancelling = true;
         j->next_cancel = w->cancels, w->cancels = j;
-        pthread_cond_signal(&w->cond);
+        pthread_cond_signal(&w->thread.cond);
     }
-    pthread_mutex_unlock(&w->mutex);
+    pthread_mutex_unlock(&w->thread.mutex);
 }
 
-void worker_drain(struct worker *w)
-{
-    pthread_mutex_lock(&w->mutex);
-    w->draining = true;
-    pthread_mutex_unlock(&w->mutex);
-}
+void worker_drain(struct worker *w) { serve_thread_drain(&w->thread); }
 
 struct work_job *worker_take(struct worker *w)
 {
-    uint64_t count;
-    pthread_mutex_lock(&w->mutex);
+    pthread_mutex_lock(&w->thread.mutex);
     struct work_job *j = w->dirty;
     if (j) {
         w->dirty = j->next_dirty;
@@ -327,16 +285,15 @@ struct work_job *worker_take(struct worker *w)
         j->events.n = 0;
         swap(&j->events, &j->shared);
         j->ended = j->handed_over;
-    } else if (read(w->wake, &count, sizeof count) < 0) {
-        /* nothing to reset */
-    }
-    pthread_mutex_unlock(&w->mutex);
+    } else
+        serve_thread_taken(&w->thread);
+    pthread_mutex_unlock(&w->thread.mutex);
     return j;
 }
 
 void worker_get_counts(struct worker *w, struct worker_counts *out)
 {
-    pthread_mutex_lock(&w->mutex);
+    pthread_mutex_lock(&w->thread.mutex);
     *out = w->counts;
-    pthread_mutex_unlock(&w->mutex);
+    pthread_mutex_unlock(&w->thread.mutex);
 }

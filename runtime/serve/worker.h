@@ -12,6 +12,7 @@
 
 #include "runtime/lm/lm_embed.h"
 #include "runtime/serve/sched.h"
+#include "runtime/serve/thread.h"
 
 /* In a job's events: this, n_top alternatives, n_text bytes and up to 7 more. */
 struct work_event {
@@ -76,7 +77,5 @@ void work_job_deinit(struct work_job *j);
 void worker_get_counts(struct worker *w, struct worker_counts *out);
 /* Cancels what runs, and waits for the thread. All jobs must have been taken or forgotten. */
 void worker_destroy(struct worker *w);
-
-double worker_clock(void);
 
 #endif
