@@ -189,9 +189,9 @@ static bool add_target(struct build *b, const char *name, size_t len)
     buf[len] = 0;
     if (!strcmp(buf, "native")) snprintf(buf, sizeof buf, "%s", native_level());
     const struct target *t = target_find(buf);
-    enum infr_isa top = has_int_products(b->m->funcs.v[0]->body) ? INFR_ISA_VNNI : INFR_ISA_V4;
+    bool whole = t != NULL;
     for (int i = 0; t && i < t->n_levels; i++)
-        if (t->levels[i].isa <= top) mask |= 1u << t->levels[i].isa;
+        if (t->levels[i].isa <= INFR_ISA_V4) mask |= 1u << t->levels[i].isa;
     for (int i = 0; !t && target_at(i); i++) { /* "x86-64-v3": a target and a level */
         const struct target *u = target_at(i);
         size_t n = strlen(u->name);
@@ -202,6 +202,7 @@ static bool add_target(struct build *b, const char *name, size_t len)
     struct build_part *part = part_of(b, t);
     if (!part) return diag_report(b->diag, DIAG_OPTION, NULL, "--target: too many targets for one engine");
     part->isa_mask |= mask;
+    part->whole |= whole;
     return true;
 }
 
@@ -227,6 +228,7 @@ bool pipeline_lower(struct build *b)
     for (int i = 0; ok && i < b->n_parts; i++) {
         struct build_part *part = &b->parts[i];
         bool on_cpu = !part->target->levels[0].gpu;
+        if (part->whole && on_cpu && has_int_products(b->m->funcs.v[0]->body)) part->isa_mask |= 1u << INFR_ISA_VNNI;
         part->plan = lower_module_tuned(b->m, part->target, part->isa_mask, chosen && on_cpu ? &chooser : NULL, b->diag);
         ok = part->plan != NULL;
     }

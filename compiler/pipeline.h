@@ -19,6 +19,7 @@
 struct build_part {
     const struct target *target;
     unsigned isa_mask;
+    bool whole; /* the target was named without a level: lowering adds levels that suit the model */
     struct plan *plan;
 };
 

@@ -57,7 +57,7 @@ prompts >"$tmp/ids"
 combinations >"$tmp/combinations"
 status=0
 for engine; do
-    for isa in v2 v3 v4; do
+    for isa in v2 v3 v4 vnni amx; do
         "$engine" info --isa=$isa >/dev/null 2>&1 || continue
         runs=0 preempted=0 found=0 bad=0
         rm -f "$tmp/want"

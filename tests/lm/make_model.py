@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a tiny language model that can chat and a tiny encoder, both random, with tokenizers: for the suite `lm`.
 
-usage: make_model.py FOLDER      FOLDER/chat.gguf, FOLDER/encoder.gguf; the former also as big.gguf (big-endian) and parts-N-of-3
+usage: make_model.py FOLDER      FOLDER/chat.gguf, FOLDER/encoder.gguf; the former also as big.gguf (big-endian), parts-N-of-3
+                                 and blocks.gguf, a model like it with block-quantised weights
 
 The text is nonsense; what the suite looks at is that commands, options and caches do what they say.
 """
@@ -51,20 +52,23 @@ def add_wordpiece(m):
     return len(pieces)
 
 
-def chat_model():
+BLOCKS = ("q8_0", ("q4_0", "q4_1", "q8_0", "q4_1", "q4_0", "q4_0", "q4_1"), ("q8_0", "q4_0", "q4_1", "q8_0", "q4_1", "q4_1", "q5_0"))
+
+
+def chat_model(name, kinds=None):
     tiny.CONTEXT = 512
     tiny.VOCAB = add_tokenizer(tiny.Model("count", "llama"))
-    chat = tiny.llama_like("chat", tied=True)
+    chat = tiny.llama_like(name, tied=True, kinds=kinds)
     add_tokenizer(chat)
     return chat
 
 
 def main(folder):
-    chat = chat_model()
+    chat, blocks = chat_model("chat"), chat_model("blocks", BLOCKS)
     tiny.VOCAB = add_wordpiece(tiny.Model("count", "bert"))
     encoder = tiny.MODELS["bert"]()
     add_wordpiece(encoder)
-    for name, m in (("chat", chat), ("encoder", encoder)):
+    for name, m in (("chat", chat), ("blocks", blocks), ("encoder", encoder)):
         pathlib.Path(folder, name + ".gguf").write_bytes(m.bytes())
     pathlib.Path(folder, "big.gguf").write_bytes(chat.bytes(big=True))
     for i in range(3):

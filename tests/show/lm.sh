@@ -142,7 +142,7 @@ if wanted invariance; then
     "$INFC_SRC/tests/lm/invariance.sh" $few 49152 "$work/smollm2-f16" "$work/smollm2-q8" >matrix
     status=$?
     grep '^differs' matrix
-    sed -n 's/^.*smollm2-\([a-z0-9]* v[0-9]\): \([0-9]* combinations, [0-9]* differ\); \([0-9]* hashes\).*/\1|\2, \3/p' matrix >rows
+    sed -n 's/^.*smollm2-\([a-z0-9]* [a-z0-9]*\): \([0-9]* combinations, [0-9]* differ\); \([0-9]* hashes\).*/\1|\2, \3/p' matrix >rows
     while IFS='|' read -r what value; do
         case $value in
         *', 0 differ, 16 hashes') line "batch invariance $what" "$value" 'none differs' holds ;;

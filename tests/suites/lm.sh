@@ -76,9 +76,19 @@ t_check caches-in-blocks caches_in_blocks
 
 # The whole matrix, and real models: tests/lm/invariance.sh.
 batch_invariance() {
-    "$INFC" build chat.gguf --kv=q8 -o small && "$INFC_SRC/tests/lm/invariance.sh" --few 300 ./chat ./small
+    "$INFC" build chat.gguf --kv=q8 -o small && "$INFC" build blocks.gguf -o blocks && "$INFC_SRC/tests/lm/invariance.sh" --few 300 ./chat ./small ./blocks
 }
 t_check batch-invariance batch_invariance
+
+# Engines with integer products have code for the level that was made for them.
+levels_of_a_model() {
+    "$INFC" build blocks.gguf --emit=loop >loops && grep -q ', level vnni,' loops || return 1
+    for args in 'chat.gguf' 'blocks.gguf --act=f32' 'blocks.gguf --target=x86-64-v4'; do
+        # shellcheck disable=SC2086
+        "$INFC" build $args --emit=loop >loops && grep -q ', level v4,' loops && ! grep -q ', level vnni,' loops || return 1
+    done
+}
+t_check levels-of-a-model levels_of_a_model
 
 # The IR is the model: silu edited to gelu in the text, and the engine's logits follow numpy's.
 edited() {
