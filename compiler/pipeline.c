@@ -119,6 +119,9 @@ bool pipeline_tensor(struct build *b, bool *out_stopped)
         *out_stopped = true;
         return write_ir(b);
     }
+    const char *acc = option_value(o, OPT_ACC, "auto");
+    b->m->plain_sums = !strcmp(acc, "f32");
+    if (!b->m->plain_sums && strcmp(acc, "auto") != 0) return diag_report(b->diag, DIAG_OPTION, NULL, "--acc=%s: there are auto and f32", acc);
     if (!pass_run_all(b->m, &po, b->diag)) return false;
     if (!po.stop_after) return true;
     *out_stopped = true;

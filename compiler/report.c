@@ -55,6 +55,7 @@ static void print_text(struct report_facts *t, FILE *out, uint64_t peak, uint64_
         const struct plan_kernel *k = &p->kernels.v[l->kernel];
         fprintf(out, "%s%-15s %10.3f MFLOP  %-32s %s\n", report_is_generic(k) ? "* " : "  ", k->schedule, report_value(t, l->flops) * 1e-6, k->name, l->loc);
     }
+    for (size_t i = 0; i < t->b->m->wide_sums.n; i++) fprintf(out, "sum in f64, a logarithm follows: %s\n", t->b->m->wide_sums.v[i]->text);
     if (t->generic) fprintf(out, "* generic lowering: right, but not tuned for this operation\n");
 }
 
@@ -76,7 +77,12 @@ static void print_json(struct report_facts *t, FILE *out, uint64_t peak, uint64_
         strbuf_put_json(&s, l->loc);
         strbuf_putc(&s, '}');
     }
-    strbuf_puts(&s, "\n  ]\n}\n");
+    strbuf_puts(&s, "\n  ],\n  \"sums_in_f64\": [");
+    for (size_t i = 0; i < t->b->m->wide_sums.n; i++) {
+        strbuf_puts(&s, i ? ", " : "");
+        strbuf_put_json(&s, t->b->m->wide_sums.v[i]->text);
+    }
+    strbuf_puts(&s, "]\n}\n");
     fputs(strbuf_get(&s), out);
     strbuf_deinit(&s);
 }

@@ -150,6 +150,8 @@ struct ir_module {
     const void *text; /* a language model's text section (compiler/text_section.h), handed on to the engine; NULL: none */
     size_t n_text_bytes;
     enum dtype precision; /* what the operands of matmuls by weights are rounded to (passes/precision.c); DT_NONE: they stay */
+    bool plain_sums; /* all sums of f32 in f32 (passes/sums.c) */
+    VEC(const struct ir_loc *) wide_sums; /* what passes/sums.c computes in f64 */
     uint32_t next_id;
     void (*release)(void *owned); /* when not NULL: called by ir_module_destroy, e.g. to unmap files */
     void *owned;

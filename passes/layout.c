@@ -133,7 +133,7 @@ static struct ir_value *conv_1x1(struct layout *l, struct ir_op *op, struct ir_v
     struct ir_value *w = ir_operand(op, 1);
     x = subsample(l, x, n, strides ? strides : ones, op->results[0].type.dims);
     const struct dim *wd[] = {w->type.dims[0], w->type.dims[1]};
-    struct ir_value *y = ir_build_matmul(&l->b, x, ir_build_reshape(&l->b, w, 2, wd), false, true, DT_NONE);
+    struct ir_value *y = ir_build_matmul(&l->b, x, ir_build_reshape(&l->b, w, 2, wd), false, true, (enum dtype)ir_attr_int(op, "acc", DT_NONE));
     return ir_operand(op, 2) ? ir_build_binary(&l->b, IR_OP_ADD, y, ir_operand(op, 2)) : y;
 }
 
@@ -141,7 +141,7 @@ static bool convert_conv(struct layout *l, struct ir_op *op)
 {
     struct ir_value *x = ir_operand(op, 0), *w = ir_operand(op, 1);
     int n = x->type.rank - 2, n_pads;
-    if (!dtype_is_float(x->type.dtype) || ir_attr_find(op, "acc") || !ir_value_const(w)) return false;
+    if (!dtype_is_float(x->type.dtype) || !ir_value_const(w)) return false;
     const struct dim *const *pads = ir_attr_dims(op, "pads", &n_pads);
     if (pads) /* a negative pad crops: left to the generic lowering */
         for (int i = 0; i < n_pads; i++)

@@ -465,7 +465,7 @@ static bool setup(struct conv *c)
     if (!dim_is_const(c->w->dims[0]) || !dim_is_const(c->w->dims[1]) || !read_attrs(c)) return false;
     c->groups = ir_attr_int(op, "groups", 1);
     c->cg = c->w->dims[1]->value, c->og = c->w->dims[0]->value / c->groups;
-    c->acc = c->x->dtype == DT_F64 ? DT_F64 : DT_F32;
+    c->acc = c->out->dtype == DT_F64 ? DT_F64 : DT_F32;
     return c->cg > 0 && c->og > 0;
 }
 

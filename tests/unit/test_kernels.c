@@ -38,6 +38,10 @@ static const struct kase cases[] = {
     {"conv-depthwise-30x30x96", 1,
      "%x: f32[n, 96, 32, 32]) -> (y: f32[n, 96, 30, 30]) {\n %w = constant value=@W(96, 1, 3, 3)\n"
      " %1 = conv %x, %w strides=[1, 1] dilations=[1, 1] pads=(0, 0, 0, 0) groups=96\n return %1\n}"},
+    {"matmul-acc-f64-33x65x70", 33, "%x: f32[n, 65]) -> (y: f32[n, 70]) {\n %w = constant value=@W(65, 70)\n %1 = matmul %x, %w acc=f64\n %2 = cast %1 to=f32\n return %2\n}"},
+    {"conv-acc-f64-stride-4", 2,
+     "%x: f32[n, 1, 1, 261]) -> (y: f32[n, 36, 1, 58]) {\n %w = constant value=@W(36, 1, 1, 33)\n"
+     " %1 = conv %x, %w strides=[1, 4] dilations=[1, 1] pads=(0, 0, 0, 0) groups=1 acc=f64\n %2 = cast %1 to=f32\n return %2\n}"},
     {"softmax-64x512", 64, "%x: f32[n, 512]) -> (y: f32[n, 512]) {\n %1 = softmax %x axis=1\n return %1\n}"},
     {"layer-norm-64x384", 64, "%x: f32[n, 384]) -> (y: f32[n, 384]) {\n %w = constant value=@W(384)\n %1 = layer_norm %x, %w, none axis=1 eps=1e-5\n return %1\n}"},
     {"rms-norm-64x576", 64, "%x: f32[n, 576]) -> (y: f32[n, 576]) {\n %w = constant value=@W(576)\n %1 = rms_norm %x, %w axis=1 eps=1e-5\n return %1\n}"},
