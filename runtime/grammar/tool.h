@@ -19,7 +19,8 @@
 
 enum tool_family {
     TOOL_NONE,         /* the template writes calls in a way that is not supported */
-    TOOL_JSON,         /* the answer is {"name", "arguments"}, or a list of such */
+    TOOL_JSON,         /* the template does not say: the answer is {"name", "arguments"}, or a list of
+                          such, or in <tool_call> or <function=name> */
     TOOL_HERMES,       /* <tool_call>{"name", "arguments"}</tool_call>: Hermes, Qwen */
     TOOL_LLAMA3,       /* {"name", "parameters"}, perhaps behind <|python_tag|> */
     TOOL_MISTRAL,      /* [TOOL_CALLS][{"name", "arguments"}, ...] */
@@ -34,6 +35,8 @@ enum tool_family {
 /* By marks in the source of the chat template. */
 enum tool_family tool_family_of(const char *template_source, size_t n);
 const char *tool_family_name(enum tool_family f);
+/* What a call begins with, which may be a control token of the vocabulary; NULL: nothing of the kind. */
+const char *tool_family_mark(enum tool_family f);
 
 enum tool_event_kind {
     TOOL_CONTENT,
@@ -60,6 +63,10 @@ struct tool_parser;
 struct tool_parser *tool_parser_create(enum tool_family f, bool reasoning, bool in_reasoning,
                                        tool_event_fn *on_event, void *user);
 void tool_parser_destroy(struct tool_parser *p);
+/* Is it a function's name? Objects that stand for themselves, without a mark of the family, are calls
+ * only with one of these. user is that of the events. */
+typedef bool tool_name_fn(void *user, const char *name, size_t n);
+void tool_parser_names(struct tool_parser *p, tool_name_fn *known);
 /* False without memory, or when a call's beginning is longer than TOOL_MAX_HELD. */
 bool tool_parser_push(struct tool_parser *p, const char *text, size_t n);
 /* The end of the answer: what was held comes out, an open call ends. */

@@ -36,6 +36,20 @@ const char *tool_family_name(enum tool_family f)
     return names[f];
 }
 
+const char *tool_family_mark(enum tool_family f)
+{
+    switch (f) {
+    case TOOL_HERMES: return "<tool_call>";
+    case TOOL_LLAMA3: return "<|python_tag|>";
+    case TOOL_MISTRAL:
+    case TOOL_MISTRAL_ARGS: return "[TOOL_CALLS]";
+    case TOOL_DEEPSEEK:
+    case TOOL_DEEPSEEK_FENCED: return "<\xef\xbd\x9ctool\xe2\x96\x81""calls\xe2\x96\x81""begin\xef\xbd\x9c>";
+    case TOOL_GPT_OSS: return "<|channel|>";
+    default: return NULL;
+    }
+}
+
 /* What stands before the first function's name, between name and arguments, and behind them. */
 struct shape {
     const char *prefix, *before, *between, *after;
@@ -49,7 +63,7 @@ struct shape {
 #define TOOL_SEP "<" BAR "tool" LOW "sep" BAR ">"
 
 static const struct shape shapes[] = {
-    [TOOL_JSON] = {"", "{\"name\": \"", "\", \"arguments\": ", "}", true},
+    [TOOL_JSON] = {"", "{\"name\":\"", "\",\"arguments\":", "}", true},
     [TOOL_HERMES] = {"<tool_call>\n", "{\"name\": \"", "\", \"arguments\": ", "}", true},
     [TOOL_LLAMA3] = {"", "{\"name\": \"", "\", \"parameters\": ", "}", true},
     [TOOL_MISTRAL] = {"[TOOL_CALLS]", "[{\"name\": \"", "\", \"arguments\": ", "}]", true},

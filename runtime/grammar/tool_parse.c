@@ -39,11 +39,14 @@ static const struct mark marks_deepseek[] = {{DS("calls" LOW "begin"), AFTER},
                                              {NULL, TEXT}};
 static const struct mark marks_functionary[] = {{">>>", NAME}, {NULL, TEXT}};
 static const struct mark marks_tag[] = {{"<function=", NAME}, {NULL, TEXT}};
+static const struct mark marks_json[] = {
+    {"<tool_call>", OBJECT}, {"<function=", NAME}, {NULL, TEXT}};
 static const struct mark marks_none[] = {{NULL, TEXT}};
 
 /* What may stand between calls beside white space. */
 static const char *const closers_hermes[] = {"</tool_call>", NULL};
 static const char *const closers_list[] = {"[", "]", ",", ";", NULL};
+static const char *const closers_json[] = {"[", "]", ",", ";", "</tool_call>", "</function>", NULL};
 static const char *const closers_deepseek[] = {"```", DS("call" LOW "end"), NULL};
 static const char *const closers_tag[] = {"</function>", NULL};
 static const char *const closers_none[] = {NULL};
@@ -56,7 +59,7 @@ static const struct family {
     const char *name_ends[2];
 } families[] = {
     [TOOL_NONE] = {marks_none, closers_none, TEXT, false, {NULL}},
-    [TOOL_JSON] = {marks_none, closers_list, AFTER, true, {NULL}},
+    [TOOL_JSON] = {marks_json, closers_json, AFTER, true, {">", NULL}},
     [TOOL_HERMES] = {marks_hermes, closers_hermes, TEXT, false, {NULL}},
     [TOOL_LLAMA3] = {marks_llama3, closers_list, AFTER, true, {NULL}},
     [TOOL_MISTRAL] = {marks_mistral, closers_list, TEXT, true, {NULL}},
@@ -73,9 +76,11 @@ struct tool_parser {
     const struct family *x;
     tool_event_fn *on_event;
     void *user;
+    tool_name_fn *known; /* NULL: every name is one */
     enum state state;
     bool reasoning, ended, failed;
     bool said;       /* content has been told */
+    bool skip;       /* white space behind </think> */
     bool in_call, fence; /* fence: the name is followed by a fenced block */
     const char *mark;    /* that led to NAME or OBJECT: is told again when it is no call */
     uint32_t n_calls;
@@ -192,7 +197,7 @@ static bool do_text(struct tool_parser *p)
 static void leave_think(struct tool_parser *p)
 {
     p->state = p->x->first;
-    while (left(p) && is_space(*here(p))) p->at++;
+    p->skip = true;
     p->mark = "";
 }
 
@@ -326,15 +331,34 @@ static bool do_rest(struct tool_parser *p)
     return left(p) > 0;
 }
 
+/* Before the first call: the answer may be an object, or a list of them, or something else. False:
+ * more text is needed. */
+static bool begin_after(struct tool_parser *p)
+{
+    size_t i = 0, n = left(p);
+    while (i < n && is_space(here(p)[i])) i++;
+    bool list = i < n && here(p)[i] == '[';
+    size_t first = list ? i + 1 : i;
+    while (list && first < n && is_space(here(p)[first])) first++;
+    if (first == n && !p->ended) return false;
+    if (first == n || !p->x->objects || here(p)[first] != '{') {
+        p->state = TEXT;
+        return true;
+    }
+    p->at += first;
+    p->mark = list ? "[" : "";
+    p->state = OBJECT;
+    return true;
+}
+
 static bool do_after(struct tool_parser *p)
 {
     bool wait = false, again = true;
+    if (!p->n_calls && !*p->mark) return begin_after(p);
     while (again) {
         again = false;
         while (left(p) && is_space(*here(p))) p->at++, again = true;
         for (const char *const *c = p->x->closers; *c; c++) {
-            /* before the first call brackets may be content: an answer may be any JSON */
-            if (!p->n_calls && !*p->mark && **c != '[') continue;
             if (starts(p, *c)) p->at += strlen(*c), again = true;
             wait |= left(p) && may_start(p, *c);
         }
@@ -442,6 +466,11 @@ static bool do_object(struct tool_parser *p)
 {
     struct header h = {0};
     read_header(here(p), left(p), &h);
+    /* an object without a mark around it is a call only by its name */
+    if (h.name && p->known && (!*p->mark || !strcmp(p->mark, "[")) && !p->known(p->user, h.name, h.n_name)) {
+        no_call(p, 1);
+        return true;
+    }
     if (h.bad || (h.end != SIZE_MAX && !h.name)) {
         no_call(p, h.bad ? (left(p) ? 1 : 0) : h.end);
         return true;
@@ -520,6 +549,9 @@ static bool do_body(struct tool_parser *p)
 
 static bool advance(struct tool_parser *p)
 {
+    while (p->skip && left(p) && is_space(*here(p))) p->at++;
+    if (p->skip && !left(p) && !p->ended) return false;
+    p->skip = false;
     switch (p->state) {
     case TEXT: return do_text(p);
     case THINK: return do_think(p);
@@ -546,6 +578,8 @@ struct tool_parser *tool_parser_create(enum tool_family f, bool reasoning, bool 
     p->mark = "";
     return p;
 }
+
+void tool_parser_names(struct tool_parser *p, tool_name_fn *known) { p->known = known; }
 
 void tool_parser_destroy(struct tool_parser *p)
 {

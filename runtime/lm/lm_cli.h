@@ -29,7 +29,8 @@ struct lm_cli {
     enum lm_on_full on_full;
     struct lm_sampling sampling;
     /* of serve */
-    const char *model_name, *log_file, *api_key_file;
+    const char *model_name, *log_file, *api_key_file, *template_file;
+    bool any_model;
     int64_t parallel, queue, max_body;
     double timeout_s, drain_s, stretch;
     struct lm_list stops, stop_tokens, biases, breakers, listen, positional;

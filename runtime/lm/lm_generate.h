@@ -54,6 +54,17 @@ struct lm_event {
 
 typedef void lm_event_fn(void *user, const struct lm_event *e);
 
+#define LM_MAX_MARK 16u
+
+/* Thinking aloud is between the tokens of begin and of end. When it has had its budget, end is written
+ * in place of what would be drawn. */
+struct lm_thinking {
+    bool limited; /* false: nothing of this holds */
+    bool open;    /* the prompt ends inside of it */
+    uint32_t budget, n_begin, n_end;
+    uint32_t begin[LM_MAX_MARK], end[LM_MAX_MARK];
+};
+
 struct lm_request_desc {
     const uint32_t *prompt; /* at least one token */
     uint32_t n_prompt;
@@ -77,6 +88,7 @@ struct lm_request_desc {
      * the vocabulary's trie. The answer ends where the grammar does; min_tokens does not hold then. */
     const struct gr_state *grammar; /* NULL: anything */
     struct gr_vocab *grammar_vocab;
+    struct lm_thinking thinking; /* not with a grammar */
     lm_event_fn *on_event; /* may cancel requests, not submit or destroy any */
     void *user;
 };

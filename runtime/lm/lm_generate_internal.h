@@ -24,6 +24,8 @@ struct lm_request {
     const char *error;
     bool cancel;
     uint32_t n_prompt, n_cached, n_generated;
+    uint32_t n_thought, n_forced; /* tokens of thinking; of its end that were put in */
+    bool thought;                 /* thinking has ended */
     uint32_t n_reported; /* prompt tokens whose log probability was told */
     uint64_t arrival;
     struct lm_request *next; /* waiting, in order of turn */

@@ -120,6 +120,7 @@ void lm_close(struct lm_open *x)
 {
     lm_generator_destroy(x->g);
     lm_model_destroy(x->model);
+    lm_text_deinit(&x->text);
     infr_engine_close(x->e);
     *x = (struct lm_open){0};
 }

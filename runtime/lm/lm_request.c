@@ -61,6 +61,9 @@ int lm_generator_check(const struct lm_generator *g, const struct lm_request_des
     if (d->on_full == LM_FULL_SLIDE && d->n_keep >= g->o.n_ctx - 1)
         return rt_fail(st, INFR_BAD_INPUT, "%u tokens to keep leave nothing of a context of %u",
                        d->n_keep, g->o.n_ctx);
+    const struct lm_thinking *t = &d->thinking;
+    if (t->limited && (d->grammar || !t->n_end || t->n_end > LM_MAX_MARK || t->n_begin > LM_MAX_MARK))
+        return rt_fail(st, INFR_BAD_INPUT, "this budget for thinking is not possible");
     return lm_sampling_check(&d->sampling, g->model->vocab, st);
 }
 
@@ -239,6 +242,35 @@ static bool follow_grammar(struct lm_request *r, uint32_t token)
     return gr_is_finished(r->grammar);
 }
 
+/* ---- thinking ---- */
+
+/* The token that ends it, or LM_NO_TOKEN: one is drawn. */
+static uint32_t end_of_thinking(struct lm_request *r)
+{
+    const struct lm_thinking *t = &r->d.thinking;
+    if (!t->limited || !t->open || r->thought) return LM_NO_TOKEN;
+    if (!r->n_forced && r->n_thought < t->budget) return LM_NO_TOKEN;
+    return t->end[r->n_forced++];
+}
+
+static bool ends_with(const struct lm_seq *s, const uint32_t *tokens, uint32_t n)
+{
+    return n && n <= s->n_tokens && !memcmp(s->tokens + s->n_tokens - n, tokens, n * sizeof *tokens);
+}
+
+/* The newest token of the sequence: does thinking begin or end with it? */
+static void follow_thinking(struct lm_request *r)
+{
+    struct lm_thinking *t = &r->d.thinking;
+    if (!t->limited || r->thought) return;
+    if (!t->open) {
+        t->open = ends_with(&r->seq, t->begin, t->n_begin) && r->n_generated >= t->n_begin;
+    } else {
+        r->n_thought++;
+        r->thought = ends_with(&r->seq, t->end, t->n_end);
+    }
+}
+
 static void draw(struct lm_request *r, const float *logits)
 {
     struct lm_generator *g = r->g;
@@ -253,8 +285,10 @@ static void draw(struct lm_request *r, const float *logits)
         lm_request_end(r, LM_FINISH_ERROR, why);
         return;
     }
-    uint32_t token = lm_sampler_pick(r->sampler, g->draw, logits, r->seq.tokens, r->seq.n_tokens,
-                                     r->n_generated, &mask);
+    uint32_t token = end_of_thinking(r);
+    if (token == LM_NO_TOKEN)
+        token = lm_sampler_pick(r->sampler, g->draw, logits, r->seq.tokens, r->seq.n_tokens,
+                                r->n_generated, &mask);
     if (token == LM_NO_TOKEN) {
         lm_request_end(r, LM_FINISH_ERROR, NOT_A_NUMBER);
         return;
@@ -267,6 +301,7 @@ static void draw(struct lm_request *r, const float *logits)
     }
     r->n_generated++;
     e.finish = take(r, token, may_end);
+    if (e.finish != LM_FINISH_EOS && e.finish != LM_FINISH_STOP) follow_thinking(r);
     bool silent = e.finish == LM_FINISH_EOS || (e.finish == LM_FINISH_STOP && !r->d.include_stop);
     if (r->grammar && !silent && follow_grammar(r, token) && e.finish == LM_RUNNING)
         e.finish = LM_FINISH_EOS;

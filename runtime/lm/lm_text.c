@@ -130,6 +130,10 @@ int lm_text_template(const struct lm_text *t, const char *name, struct jinja_tem
     char all[200];
     struct jinja_error error;
     const struct infr_text_template *x = NULL;
+    if (!name && t->own_template.data)
+        return jinja_template_open(t->own_template.data, t->own_template.size_bytes, out, &error)
+                   ? INFR_OK
+                   : rt_fail(st, INFR_ENVIRONMENT, "the template: %.400s", error.message);
     if (!t->h.n_templates)
         return rt_fail(st, INFR_BAD_INPUT, "this model has no chat template; use generate");
     for (uint32_t i = 0; !x && i < t->h.n_templates; i++) {
@@ -148,6 +152,28 @@ int lm_text_template(const struct lm_text *t, const char *name, struct jinja_tem
     if (!jinja_template_open(t->base + x->code.offset, x->code.bytes, out, &error))
         return rt_fail(st, INFR_ENVIRONMENT, "the engine is damaged: %.400s", error.message);
     return INFR_OK;
+}
+
+int lm_text_use_template(struct lm_text *t, const char *source, size_t n, struct infr_status *st)
+{
+    struct jinja_error error;
+    lm_text_deinit(t);
+    if (!jinja_compile(source, n, &t->own_template, &error))
+        return rt_fail(st, INFR_BAD_INPUT, "the chat template, line %u: %.400s", error.line,
+                       error.message);
+    t->own_source = malloc(n + 1);
+    if (!t->own_source) return rt_fail_memory(st, "the chat template", n);
+    memcpy(t->own_source, source, n);
+    t->own_source_bytes = n;
+    return INFR_OK;
+}
+
+void lm_text_deinit(struct lm_text *t)
+{
+    free(t->own_source);
+    jinja_blob_deinit(&t->own_template);
+    t->own_source = NULL, t->own_source_bytes = 0;
+    t->own_template = (struct jinja_blob){0};
 }
 
 /* ---- conversations ---- */

@@ -13,6 +13,10 @@ struct lm_text {
     struct infr_text_header h;
     const uint8_t *base;
     struct tok tok;
+    /* A chat template in place of the engine's; lm_text_use_template. */
+    char *own_source;
+    size_t own_source_bytes;
+    struct jinja_blob own_template;
 };
 
 /* The section must outlive *out and be 64-byte aligned. A damaged one is INFR_ENVIRONMENT. */
@@ -34,6 +38,10 @@ int lm_text_decode(const struct lm_text *t, const uint32_t *ids, size_t n, unsig
  * it did not compile, or says that there is none. */
 int lm_text_template(const struct lm_text *t, const char *name, struct jinja_template *out,
                      struct infr_status *st);
+
+/* Conversations are written by this template from now on; a copy is kept until lm_text_deinit. */
+int lm_text_use_template(struct lm_text *t, const char *source, size_t n, struct infr_status *st);
+void lm_text_deinit(struct lm_text *t);
 
 /* Renders a template over a context (a dict), to which the special tokens' texts are added. The
  * error is the template's own. */

@@ -3,6 +3,7 @@
 #ifndef INFC_RUNTIME_SERVE_API_H
 #define INFC_RUNTIME_SERVE_API_H
 
+#include "runtime/grammar/tool.h"
 #include "runtime/serve/server.h"
 #include "runtime/text/json_read.h"
 
@@ -27,6 +28,9 @@ struct api_params {
     bool logprobs_on, add_generation_prompt, cache_prompt;
     bool max_tokens_given;
     int64_t n, best_of, logprobs, top_logprobs, max_tokens, seed, n_probs, top_k, thinking_budget;
+    bool no_thinking; /* the template is told so */
+    bool thinking_wanted;
+    const char *reasoning_format, *reasoning_effort;
     bool n_given, seed_given, logprobs_given;
     double timeout_s;
     int64_t priority;
@@ -39,6 +43,24 @@ enum { API_MAX_CALLS = 32 };
 struct api_call;
 struct api_grammar;
 
+struct api_answer_call {
+    struct work_bytes name, arguments; /* the JSON text that the model wrote */
+    size_t sent;                       /* of the arguments, to a stream */
+    bool told;
+};
+
+/* An answer told apart; the *_sent bytes of each part were written to a stream. */
+struct api_answer {
+    struct tool_parser *parser; /* NULL: not begun */
+    const struct api_call *of;
+    struct work_bytes reasoning, content;
+    size_t reasoning_sent, content_sent;
+    struct api_answer_call *calls;
+    uint32_t n_calls, cap_calls, n_reasoning_tokens;
+    bool dropping; /* a call that is one too many */
+    bool no_memory;
+};
+
 struct api_choice {
     struct work_job work;
     struct api_call *call;
@@ -49,8 +71,9 @@ struct api_choice {
     double score;             /* sum of log probabilities */
     uint32_t n_scored;
     double last_token;        /* clock of the last event */
-    struct work_bytes text;   /* with tools: the text so far, of which n_shown was sent */
-    size_t n_shown;
+    struct api_answer answer;
+    int32_t block;  /* what a stream is in the middle of: the endpoint's */
+    uint32_t blocks; /* that were begun */
     bool begun, ended;
 };
 
@@ -71,7 +94,6 @@ struct api_kind {
     void (*choice_end)(struct api_call *a, struct api_choice *x);
     void (*end)(struct api_call *a);
     void (*whole)(struct api_call *a);
-    bool keeps; /* events of streams are kept too */
 };
 
 struct api_call {
@@ -90,7 +112,10 @@ struct api_call {
     int64_t sequence; /* of the events of a stream */
     struct api_grammar *grammar; /* NULL: none */
     enum api_tools tools;
-    const char *named; /* the tool that must be called */
+    const struct jinja_value *named; /* the tool that must be called */
+    enum tool_family family;
+    bool reasoning, in_reasoning; /* the model thinks aloud; the prompt ends inside of it */
+    char *forced;                 /* what the prompt ends with: the beginning of a call */
 };
 
 /* ---- api_params.c ---- */
@@ -131,21 +156,26 @@ void api_grammars_deinit(struct server *s);
 
 /* ---- api_tools.c ---- */
 
-struct api_tool_calls {
-    struct jinja_arena *arena;
-    uint32_t n;
-    size_t n_content; /* bytes of the text before the first call */
-    struct jinja_value name[API_MAX_CALLS], arguments[API_MAX_CALLS];
-};
-
-/* tools, tool_choice and parallel_tool_calls together. False: replied. */
+/* tools, tool_choice and parallel_tool_calls together, in the endpoint's words. False: replied. */
 bool api_settle_tools(struct api_call *a);
-/* Calls in an answer; out->arena is the caller's to destroy. False: no memory. */
-bool api_find_calls(struct api_call *a, const char *text, size_t n, struct api_tool_calls *out);
-size_t api_may_show(const struct api_call *a, const char *text, size_t n);
-/* "tool_calls": [...]; indices: as streams have it. */
-void api_json_calls(struct api_call *a, struct json *j, const struct api_choice *x,
-                    const struct api_tool_calls *calls, bool indices);
+bool api_is_tool(const struct api_call *a, const char *name, size_t n);
+
+/* ---- api_answer.c ---- */
+
+/* Text of the answer; false: no memory. */
+bool api_answer_push(struct api_call *a, struct api_choice *x, const char *text, size_t n);
+/* The answer is complete. */
+void api_answer_finish(struct api_call *a, struct api_choice *x);
+/* All of it from the events that were kept. */
+void api_answer_whole(struct api_call *a, struct api_choice *x);
+void api_answer_deinit(struct api_answer *w);
+/* The end's name: calls, a stop, or a limit. */
+bool api_answer_calls(const struct api_choice *x);
+/* call_..., as far as it fits. */
+void api_call_id(const struct api_call *a, const struct api_choice *x, uint32_t i, char *out,
+                 size_t cap);
+/* The arguments as a JSON object; {"INVALID_JSON": text} where they are none. */
+void api_json_arguments(struct json *j, const char *key, const struct api_answer_call *c);
 
 /* ---- api_call.c ---- */
 
@@ -180,6 +210,7 @@ void api_json_text(struct json *j, const char *key, const struct api_choice *x);
 void api_usage(const struct api_call *a, uint64_t *prompt, uint64_t *cached, uint64_t *answer);
 /* "usage": {...} in OpenAI's words. */
 void api_json_usage(struct api_call *a, struct json *j);
+uint64_t api_reasoning_tokens(const struct api_call *a);
 uint32_t api_chars(const char *text, size_t n);
 
 /* "data: [DONE]" */
@@ -191,8 +222,14 @@ void api_send_done(struct api_call *a);
 bool api_add_message(struct api_call *a, struct jinja_value *list, const char *role,
                      const struct jinja_value *content);
 
+/* The conversation as the prompt of the call, with what makes the answer be a call. False: replied. */
+bool api_add_conversation(struct api_call *a, const struct jinja_value *messages);
 /* A conversation through the model's template into memory for free(). False: replied. */
-bool api_render(struct api_call *a, const struct jinja_value *messages,
-                const struct jinja_value *tools, char **out, size_t *n);
+bool api_render(struct api_call *a, const struct jinja_value *messages, char **out, size_t *n);
+/* The conversations of Anthropic's and Responses' requests (api_convert.c). False: replied. */
+bool api_from_anthropic(struct api_call *a, struct jinja_value *out_list);
+bool api_from_responses(struct api_call *a, struct jinja_value *out_list);
+/* The source of the model's chat template; n 0: there is none. */
+const char *api_template_source(const struct server *s, size_t *n);
 
 #endif

@@ -17,12 +17,13 @@ void api_destroy(struct api_call *a)
     for (uint32_t i = 0; i < a->n_choices; i++) {
         work_job_deinit(&a->choices[i].work);
         free(a->choices[i].events.p);
-        free(a->choices[i].text.p);
+        api_answer_deinit(&a->choices[i].answer);
     }
     api_grammar_leave(a->s, a->grammar);
     for (uint32_t i = 0; i < a->n_prompts; i++) free(a->prompts[i].ids);
     free(a->choices);
     free(a->prompts);
+    free(a->forced);
     jinja_arena_destroy(a->arena);
     free(a);
 }
@@ -223,6 +224,13 @@ void api_usage(const struct api_call *a, uint64_t *prompt, uint64_t *cached, uin
     }
 }
 
+uint64_t api_reasoning_tokens(const struct api_call *a)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < a->n_choices; i++) n += a->choices[i].answer.n_reasoning_tokens;
+    return n;
+}
+
 void api_json_usage(struct api_call *a, struct json *j)
 {
     uint64_t prompt, cached, answer;
@@ -234,6 +242,11 @@ void api_json_usage(struct api_call *a, struct json *j)
     json_open(j, "prompt_tokens_details", '{');
     json_int(j, "cached_tokens", (int64_t)cached);
     json_close(j, '}');
+    if (a->reasoning) {
+        json_open(j, "completion_tokens_details", '{');
+        json_int(j, "reasoning_tokens", (int64_t)api_reasoning_tokens(a));
+        json_close(j, '}');
+    }
     json_close(j, '}');
 }
 
@@ -260,19 +273,6 @@ static void measure(struct api_call *a, struct api_choice *x, const struct work_
     else histogram_add(&m->ttft, now - a->began);
     x->last_token = now;
     if (a->p.d.n_logprobs >= 0) x->score += (double)e->logprob, x->n_scored++;
-}
-
-static bool keep(struct api_choice *x, const struct work_bytes *b)
-{
-    if (b->n > x->events.cap - x->events.n) {
-        size_t cap = 2 * x->events.cap + b->n + 256;
-        char *p = realloc(x->events.p, cap);
-        if (!p) return false;
-        x->events.p = p, x->events.cap = cap;
-    }
-    if (b->n) memcpy(x->events.p + x->events.n, b->p, b->n);
-    x->events.n += b->n;
-    return true;
 }
 
 static void fail(struct api_call *a, const struct api_choice *x)
@@ -368,7 +368,7 @@ void api_on_work(struct work_job *job)
         begin_stream(a);
         if (a->c && a->kind->event) a->kind->event(a, x, &e, top, text);
     }
-    if (a->c && (!a->p.stream || a->kind->keeps) && !keep(x, &job->events)) {
+    if (a->c && !a->p.stream && !work_append(&x->events, job->events.p, job->events.n)) {
         job->no_memory = true;
         if (!job->ended) worker_cancel(job);
     }

@@ -163,7 +163,7 @@ static bool take_fields(struct embed_call *e, const struct jinja_dict *d)
         const struct jinja_value *key = &d->pairs[i].key, *v = &d->pairs[i].value;
         if (api_is(key, "input") || api_is(key, "user") || v->kind == JINJA_NONE) continue;
         if (api_is(key, "model")) {
-            if (api_is(v, e->s->o.model_name)) continue;
+            if (e->s->o.any_model || api_is(v, e->s->o.model_name)) continue;
             server_error(e->c, 404, "model", "there is no such model here, there is '%s'",
                          e->s->o.model_name);
         } else if (api_is(key, "encoding_format")) {

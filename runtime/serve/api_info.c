@@ -216,7 +216,7 @@ void api_apply_template(struct server *s, struct http_conn *c)
     struct api_call *a = api_begin(s, c, &template_only);
     char *text;
     size_t n;
-    if (!a || !api_render(a, a->p.messages, a->p.tools, &text, &n)) return;
+    if (!a || !api_render(a, a->p.messages, &text, &n)) return;
     struct json *j = server_json(s);
     json_open(j, NULL, '{');
     lm_json_text(j, "prompt", text, n);

@@ -163,7 +163,7 @@ static void whole(struct api_call *a)
 }
 
 static const struct api_kind completion = {API_LLAMA,  "cmpl-", "completion", NULL, event,
-                                           choice_end, NULL,    whole,        false};
+                                           choice_end, NULL,    whole};
 
 static bool add_prompt(struct api_call *a)
 {
@@ -275,9 +275,9 @@ void api_props(struct server *s, struct http_conn *c)
     json_string(j, "model_path", rt_text(s->x.e, s->x.e->h.model_name));
     json_string(j, "model_alias", s->o.model_name);
     if (t->h.n_templates) {
-        const struct infr_text_template *x =
-            (const struct infr_text_template *)(const void *)(t->base + t->h.templates);
-        lm_json_text(j, "chat_template", (const char *)t->base + x->source.offset, x->source.bytes);
+        size_t n;
+        const char *source = api_template_source(s, &n);
+        lm_json_text(j, "chat_template", source, n);
     } else
         json_null(j, "chat_template");
     if (bos != TOK_NONE) lm_json_token(j, "bos_token", &t->tok, bos);

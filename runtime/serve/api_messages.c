@@ -8,6 +8,7 @@
 static const char *stop_reason(const struct api_choice *x)
 {
     if (x->stopped >= 0) return "stop_sequence";
+    if (api_answer_calls(x)) return "tool_use";
     return !strcmp(api_finish(x), "stop") ? "end_turn" : "max_tokens";
 }
 
@@ -36,9 +37,40 @@ static void json_usage(struct api_call *a, struct json *j, uint64_t answer)
     json_close(j, '}');
 }
 
+static void json_block(struct json *j, const char *key, const char *type, const char *field,
+                       const struct work_bytes *text)
+{
+    json_open(j, key, '{');
+    json_string(j, "type", type);
+    lm_json_text(j, field, text && text->p ? text->p : "", text ? text->n : 0);
+    if (!strcmp(type, "thinking")) json_string(j, "signature", "");
+    json_close(j, '}');
+}
+
+/* c NULL: as it begins, without input */
+static void json_call(struct api_call *a, struct json *j, const char *key,
+                      const struct api_choice *x, uint32_t i, bool input)
+{
+    const struct api_answer_call *c = &x->answer.calls[i];
+    char id[80];
+    api_call_id(a, x, i, id, sizeof id);
+    json_open(j, key, '{');
+    json_string(j, "type", "tool_use");
+    json_string(j, "id", id);
+    lm_json_text(j, "name", c->name.p ? c->name.p : "", c->name.n);
+    if (input) {
+        api_json_arguments(j, "input", c);
+    } else {
+        json_open(j, "input", '{');
+        json_close(j, '}');
+    }
+    json_close(j, '}');
+}
+
 static void json_message(struct api_call *a, struct json *j, const char *key)
 {
     struct api_choice *x = &a->choices[0];
+    const struct api_answer *w = &x->answer;
     json_open(j, key, '{');
     json_string(j, "id", a->id);
     json_string(j, "type", "message");
@@ -46,16 +78,19 @@ static void json_message(struct api_call *a, struct json *j, const char *key)
     json_string(j, "model", a->s->o.model_name);
     json_open(j, "content", '[');
     if (x->ended) {
-        json_open(j, NULL, '{');
-        json_string(j, "type", "text");
-        api_json_text(j, "text", x);
-        json_close(j, '}');
+        if (w->reasoning.n) json_block(j, NULL, "thinking", "thinking", &w->reasoning);
+        if (w->content.n || !w->n_calls) json_block(j, NULL, "text", "text", &w->content);
+        for (uint32_t i = 0; i < w->n_calls; i++) json_call(a, j, NULL, x, i, true);
     }
     json_close(j, ']');
     json_stop(a, j, x);
     json_usage(a, j, x->ended ? x->work.job.n_generated : 0);
     json_close(j, '}');
 }
+
+/* ---- streams ---- */
+
+enum { NO_BLOCK, THINKING, TEXT, CALL /* and its number */ };
 
 static struct json *open_event(struct api_call *a, const char *type)
 {
@@ -65,48 +100,109 @@ static struct json *open_event(struct api_call *a, const char *type)
     return j;
 }
 
-static void begin(struct api_call *a)
+static struct json *open_delta(struct api_call *a, const struct api_choice *x, const char *type)
 {
-    struct json *j = open_event(a, "message_start");
-    json_message(a, j, "message");
-    json_close(j, '}');
-    if (!api_send(a, "message_start")) return;
-    j = open_event(a, "content_block_start");
-    json_int(j, "index", 0);
-    json_open(j, "content_block", '{');
-    json_string(j, "type", "text");
-    json_string(j, "text", "");
-    json_close(j, '}');
-    json_close(j, '}');
-    api_send(a, "content_block_start");
+    struct json *j = open_event(a, "content_block_delta");
+    json_int(j, "index", x->blocks - 1);
+    json_open(j, "delta", '{');
+    json_string(j, "type", type);
+    return j;
 }
 
-static void event(struct api_call *a, struct api_choice *x, const struct work_event *e,
-                  const struct lm_logprob *top, const char *text)
+static void close_delta(struct api_call *a, struct json *j)
 {
-    (void)x, (void)top;
-    if (!e->n_text) return;
-    struct json *j = open_event(a, "content_block_delta");
-    json_int(j, "index", 0);
-    json_open(j, "delta", '{');
-    json_string(j, "type", "text_delta");
-    lm_json_text(j, "text", text, e->n_text);
     json_close(j, '}');
     json_close(j, '}');
     api_send(a, "content_block_delta");
 }
 
+static void begin(struct api_call *a)
+{
+    struct json *j = open_event(a, "message_start");
+    json_message(a, j, "message");
+    json_close(j, '}');
+    api_send(a, "message_start");
+}
+
+static void end_block(struct api_call *a, struct api_choice *x)
+{
+    if (x->block == NO_BLOCK || !a->c) return;
+    if (x->block == THINKING) {
+        struct json *j = open_delta(a, x, "signature_delta");
+        json_string(j, "signature", "");
+        close_delta(a, j);
+    }
+    x->block = NO_BLOCK;
+    if (!a->c) return;
+    struct json *j = open_event(a, "content_block_stop");
+    json_int(j, "index", x->blocks - 1);
+    json_close(j, '}');
+    api_send(a, "content_block_stop");
+}
+
+static void be_in(struct api_call *a, struct api_choice *x, int32_t block)
+{
+    if (x->block == block) return;
+    end_block(a, x);
+    if (!a->c) return;
+    x->block = block;
+    struct json *j = open_event(a, "content_block_start");
+    json_int(j, "index", x->blocks++);
+    if (block == THINKING) json_block(j, "content_block", "thinking", "thinking", NULL);
+    else if (block == TEXT) json_block(j, "content_block", "text", "text", NULL);
+    else json_call(a, j, "content_block", x, (uint32_t)(block - CALL), false);
+    json_close(j, '}');
+    api_send(a, "content_block_start");
+}
+
+static void send_text(struct api_call *a, struct api_choice *x, int32_t block,
+                      const struct work_bytes *text, size_t *sent)
+{
+    if (*sent >= text->n) return;
+    be_in(a, x, block);
+    if (!a->c) return;
+    const char *type = block == THINKING ? "thinking_delta" : block == TEXT ? "text_delta" : "input_json_delta";
+    struct json *j = open_delta(a, x, type);
+    lm_json_text(j, block == THINKING ? "thinking" : block == TEXT ? "text" : "partial_json",
+                 text->p + *sent, text->n - *sent);
+    *sent = text->n;
+    close_delta(a, j);
+}
+
+static void send_new(struct api_call *a, struct api_choice *x)
+{
+    struct api_answer *w = &x->answer;
+    send_text(a, x, THINKING, &w->reasoning, &w->reasoning_sent);
+    if (a->c) send_text(a, x, TEXT, &w->content, &w->content_sent);
+    for (uint32_t i = 0; a->c && i < w->n_calls; i++) {
+        struct api_answer_call *c = &w->calls[i];
+        if (!c->told) be_in(a, x, CALL + (int32_t)i);
+        c->told = true;
+        if (a->c) send_text(a, x, CALL + (int32_t)i, &c->arguments, &c->sent);
+    }
+}
+
+static void event(struct api_call *a, struct api_choice *x, const struct work_event *e,
+                  const struct lm_logprob *top, const char *text)
+{
+    (void)top;
+    if (!api_answer_push(a, x, text, e->n_text)) x->work.no_memory = true;
+    send_new(a, x);
+}
+
 static void end(struct api_call *a)
 {
-    struct json *j = open_event(a, "content_block_stop");
-    json_int(j, "index", 0);
-    json_close(j, '}');
-    if (!api_send(a, "content_block_stop")) return;
-    j = open_event(a, "message_delta");
+    struct api_choice *x = &a->choices[0];
+    api_answer_finish(a, x);
+    send_new(a, x);
+    if (a->c && !x->blocks) be_in(a, x, TEXT); /* an empty answer is a text */
+    end_block(a, x);
+    if (!a->c) return;
+    struct json *j = open_event(a, "message_delta");
     json_open(j, "delta", '{');
-    json_stop(a, j, &a->choices[0]);
+    json_stop(a, j, x);
     json_close(j, '}');
-    json_usage(a, j, a->choices[0].work.job.n_generated);
+    json_usage(a, j, x->work.job.n_generated);
     json_close(j, '}');
     if (!api_send(a, "message_delta")) return;
     j = open_event(a, "message_stop");
@@ -114,41 +210,20 @@ static void end(struct api_call *a)
     api_send(a, "message_stop");
 }
 
-static void whole(struct api_call *a) { json_message(a, server_json(a->s), NULL); }
+static void whole(struct api_call *a)
+{
+    api_answer_whole(a, &a->choices[0]);
+    json_message(a, server_json(a->s), NULL);
+}
 
 static const struct api_kind messages = {API_MESSAGES, "msg_", "message", begin, event, NULL, end,
-                                         whole,        false};
-
-/* The conversation with `system` as its first message. False: replied. */
-static bool render(struct api_call *a, char **text, size_t *n)
-{
-    const struct jinja_value *system = api_field(a->p.body, "system"), *m = a->p.messages;
-    struct jinja_value all;
-    if (!m || m->kind != JINJA_LIST || !system)
-        return api_render(a, m, NULL, text, n);
-    if (!jinja_list_init(a->arena, m->u.list->count + 1, &all)) {
-        api_refuse(a, 503, NULL, "no memory for the conversation");
-        return false;
-    }
-    if (!api_add_message(a, &all, "system", system)) return false;
-    for (uint32_t i = 0; i < m->u.list->count; i++)
-        if (!jinja_list_append(a->arena, all.u.list, m->u.list->items[i])) {
-            api_refuse(a, 503, NULL, "no memory for the conversation");
-            return false;
-        }
-    return api_render(a, &all, NULL, text, n);
-}
+                                         whole};
 
 static struct api_call *make(struct server *s, struct http_conn *c)
 {
     struct api_call *a = api_begin(s, c, &messages);
-    char *text;
-    size_t n;
-    if (!a || !render(a, &text, &n)) return NULL;
-    bool ok = api_add_text(a, text, n, TOK_ENCODE_SPECIAL);
-    free(text);
-    if (ok) a->prompts[0].text = NULL;
-    return ok ? a : NULL;
+    struct jinja_value all;
+    return a && api_from_anthropic(a, &all) && api_add_conversation(a, &all) ? a : NULL;
 }
 
 void api_messages(struct server *s, struct http_conn *c)

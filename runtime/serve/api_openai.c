@@ -276,7 +276,7 @@ static void completion_whole(struct api_call *a)
 
 static const struct api_kind completions = {API_COMPLETIONS, "cmpl-",        "text_completion",
                                             NULL,            completion_event, completion_end,
-                                            send_usage,      completion_whole, false};
+                                            send_usage,      completion_whole};
 
 static bool add_ids(struct api_call *a, const struct jinja_list *l)
 {
@@ -330,9 +330,7 @@ static bool add_prompts(struct api_call *a)
 void api_completions(struct server *s, struct http_conn *c)
 {
     struct api_call *a = api_begin(s, c, &completions);
-    if (!a) return;
-    if (!a->p.max_tokens_given) a->p.d.max_tokens = 16; /* OpenAI's default */
-    if (add_prompts(a)) api_start(a);
+    if (a && add_prompts(a)) api_start(a);
 }
 
 /* ---- chat ---- */
@@ -368,45 +366,62 @@ static void chat_role(struct api_call *a, struct api_choice *x)
     close_chunk(a, j, NULL);
 }
 
-/* With tools: what can be shown of the text so far. */
-static void send_shown(struct api_call *a, struct api_choice *x, size_t most)
+/* One call's delta: its name when it begins, and what is new of its arguments. */
+static void chat_call(struct api_call *a, struct json *j, struct api_choice *x, uint32_t i)
 {
-    if (most <= x->n_shown) return;
-    struct json *j = open_chunk(a, x);
-    lm_json_text(j, "content", x->text.p + x->n_shown, most - x->n_shown);
+    struct api_answer_call *c = &x->answer.calls[i];
+    char id[80];
+    api_call_id(a, x, i, id, sizeof id);
+    json_open(j, NULL, '{');
+    json_int(j, "index", i);
+    if (!c->told) {
+        json_string(j, "id", id);
+        json_string(j, "type", "function");
+    }
+    json_open(j, "function", '{');
+    if (!c->told) lm_json_text(j, "name", c->name.p ? c->name.p : "", c->name.n);
+    lm_json_text(j, "arguments", c->arguments.p ? c->arguments.p + c->sent : "",
+                 c->arguments.n - c->sent);
     json_close(j, '}');
-    json_null(j, "logprobs");
-    x->n_shown = most;
-    close_chunk(a, j, NULL);
+    json_close(j, '}');
+    c->told = true, c->sent = c->arguments.n;
 }
 
-static bool add_text(struct api_choice *x, const char *text, size_t n)
+/* What is new of the answer as one delta; force: even when that is nothing. */
+static struct json *open_delta(struct api_call *a, struct api_choice *x, bool force)
 {
-    if (n > x->text.cap - x->text.n) {
-        size_t cap = 2 * x->text.cap + n + 256;
-        char *p = realloc(x->text.p, cap);
-        if (!p) return false;
-        x->text.p = p, x->text.cap = cap;
+    struct api_answer *w = &x->answer;
+    uint32_t first = w->n_calls;
+    while (first && (!w->calls[first - 1].told || w->calls[first - 1].sent < w->calls[first - 1].arguments.n))
+        first--;
+    bool text = w->content.n > w->content_sent, thought = w->reasoning.n > w->reasoning_sent;
+    if (!text && !thought && first == w->n_calls && !force) return NULL;
+    struct json *j = open_chunk(a, x);
+    if (thought)
+        lm_json_text(j, "reasoning_content", w->reasoning.p + w->reasoning_sent,
+                     w->reasoning.n - w->reasoning_sent);
+    if (text)
+        lm_json_text(j, "content", w->content.p + w->content_sent, w->content.n - w->content_sent);
+    w->reasoning_sent = w->reasoning.n, w->content_sent = w->content.n;
+    if (first < w->n_calls) {
+        json_open(j, "tool_calls", '[');
+        for (; first < w->n_calls; first++) chat_call(a, j, x, first);
+        json_close(j, ']');
     }
-    memcpy(x->text.p + x->text.n, text, n);
-    x->text.n += n;
-    return true;
+    json_close(j, '}');
+    return j;
 }
 
 static void chat_event(struct api_call *a, struct api_choice *x, const struct work_event *e,
                        const struct lm_logprob *top, const char *text)
 {
+    bool logprobs = a->p.logprobs_on && e->token != LM_NO_TOKEN;
     if (!x->begun) chat_role(a, x);
-    if (a->c && a->tools) {
-        if (!add_text(x, text, e->n_text)) x->work.no_memory = true;
-        send_shown(a, x, api_may_show(a, x->text.p, x->text.n));
-        return;
-    }
-    if (!a->c || (!e->n_text && (!a->p.logprobs_on || e->token == LM_NO_TOKEN))) return;
-    struct json *j = open_chunk(a, x);
-    lm_json_text(j, "content", text, e->n_text);
-    json_close(j, '}');
-    if (a->p.logprobs_on && e->token != LM_NO_TOKEN) {
+    if (!a->c) return;
+    if (!api_answer_push(a, x, text, e->n_text)) x->work.no_memory = true;
+    struct json *j = open_delta(a, x, logprobs);
+    if (!j) return;
+    if (logprobs) {
         open_chat_logprobs(j);
         chat_logprob(a, j, e, top);
         close_chat_logprobs(j);
@@ -415,22 +430,55 @@ static void chat_event(struct api_call *a, struct api_choice *x, const struct wo
     close_chunk(a, j, NULL);
 }
 
+static const char *chat_finish(const struct api_choice *x)
+{
+    return api_answer_calls(x) ? "tool_calls" : api_finish(x);
+}
+
 static void chat_end(struct api_call *a, struct api_choice *x)
 {
-    struct api_tool_calls calls = {0};
     if (!x->begun) chat_role(a, x);
-    if (a->c && a->tools) {
-        if (!api_find_calls(a, x->text.p ? x->text.p : "", x->text.n, &calls)) calls.n_content = x->text.n;
-        send_shown(a, x, calls.n_content);
-    }
-    if (a->c) {
-        struct json *j = open_chunk(a, x);
-        if (calls.n) api_json_calls(a, j, x, &calls, true);
-        json_close(j, '}');
+    api_answer_finish(a, x);
+    struct json *j = a->c ? open_delta(a, x, false) : NULL; /* what was held to the end */
+    if (j) {
         json_null(j, "logprobs");
-        close_chunk(a, j, calls.n && !strcmp(api_finish(x), "stop") ? "tool_calls" : api_finish(x));
+        close_chunk(a, j, NULL);
     }
-    jinja_arena_destroy(calls.arena);
+    if (!a->c) return;
+    j = open_chunk(a, x);
+    json_close(j, '}');
+    json_null(j, "logprobs");
+    close_chunk(a, j, chat_finish(x));
+}
+
+static void chat_message(struct api_call *a, struct json *j, struct api_choice *x)
+{
+    const struct api_answer *w = &x->answer;
+    json_open(j, "message", '{');
+    json_string(j, "role", "assistant");
+    if (w->content.n || !w->n_calls)
+        lm_json_text(j, "content", w->content.p ? w->content.p : "", w->content.n);
+    else json_null(j, "content");
+    if (w->reasoning.n) lm_json_text(j, "reasoning_content", w->reasoning.p, w->reasoning.n);
+    json_null(j, "refusal");
+    if (w->n_calls) {
+        json_open(j, "tool_calls", '[');
+        for (uint32_t i = 0; i < w->n_calls; i++) {
+            const struct api_answer_call *c = &w->calls[i];
+            char id[80];
+            api_call_id(a, x, i, id, sizeof id);
+            json_open(j, NULL, '{');
+            json_string(j, "id", id);
+            json_string(j, "type", "function");
+            json_open(j, "function", '{');
+            lm_json_text(j, "name", c->name.p ? c->name.p : "", c->name.n);
+            lm_json_text(j, "arguments", c->arguments.p ? c->arguments.p : "", c->arguments.n);
+            json_close(j, '}');
+            json_close(j, '}');
+        }
+        json_close(j, ']');
+    }
+    json_close(j, '}');
 }
 
 static void chat_choice(struct api_call *a, struct json *j, struct api_choice *x)
@@ -441,18 +489,8 @@ static void chat_choice(struct api_call *a, struct json *j, struct api_choice *x
     struct work_event e;
     json_open(j, NULL, '{');
     json_int(j, "index", x->index);
-    struct api_tool_calls calls = {0};
-    for (struct api_events k = i; a->tools && api_next(&k, &e, &top, &text);)
-        if (!add_text(x, text, e.n_text)) break;
-    if (a->tools) api_find_calls(a, x->text.p ? x->text.p : "", x->text.n, &calls);
-    json_open(j, "message", '{');
-    json_string(j, "role", "assistant");
-    if (!calls.n) api_json_text(j, "content", x);
-    else if (calls.n_content) lm_json_text(j, "content", x->text.p, calls.n_content);
-    else json_null(j, "content");
-    json_null(j, "refusal");
-    if (calls.n) api_json_calls(a, j, x, &calls, false);
-    json_close(j, '}');
+    api_answer_whole(a, x);
+    chat_message(a, j, x);
     if (a->p.logprobs_on) {
         open_chat_logprobs(j);
         while (api_next(&i, &e, &top, &text))
@@ -460,10 +498,8 @@ static void chat_choice(struct api_call *a, struct json *j, struct api_choice *x
         close_chat_logprobs(j);
     } else
         json_null(j, "logprobs");
-    json_string(j, "finish_reason",
-                calls.n && !strcmp(api_finish(x), "stop") ? "tool_calls" : api_finish(x));
+    json_string(j, "finish_reason", chat_finish(x));
     json_close(j, '}');
-    jinja_arena_destroy(calls.arena);
 }
 
 static void chat_whole(struct api_call *a)
@@ -477,17 +513,10 @@ static void chat_whole(struct api_call *a)
 }
 
 static const struct api_kind chat = {API_CHAT,   "chatcmpl-", "chat.completion.chunk", NULL,
-                                     chat_event, chat_end,    send_usage,              chat_whole, false};
+                                     chat_event, chat_end,    send_usage,              chat_whole};
 
 void api_chat(struct server *s, struct http_conn *c)
 {
     struct api_call *a = api_begin(s, c, &chat);
-    char *text;
-    size_t n;
-    if (!a || !api_render(a, a->p.messages, a->p.tools, &text, &n)) return;
-    bool ok = api_add_text(a, text, n, TOK_ENCODE_SPECIAL);
-    free(text);
-    if (!ok) return;
-    a->prompts[0].text = NULL;
-    api_start(a);
+    if (a && api_add_conversation(a, a->p.messages)) api_start(a);
 }

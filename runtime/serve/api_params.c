@@ -27,6 +27,9 @@ enum kind {
     STRUCTURE, /* neutral: which */
     STRUCTURES, /* structured_outputs */
     TEXT_FORMAT, /* {"format": ...} */
+    REASONING_FORMAT,
+    EFFORT,
+    THINKING, /* Anthropic's thinking, Responses' reasoning */
     ANY,     /* read by the endpoint, or means nothing here whatever it is */
     NEUTRAL, /* only the value in `neutral`, as JSON text: false, 1, "auto", [] */
 };
@@ -35,6 +38,7 @@ enum kind {
 #define OF(f) offsetof(struct api_params, d.sampling.f)
 #define GEN (API_COMPLETIONS | API_CHAT | API_LLAMA)
 #define OAI (API_COMPLETIONS | API_CHAT)
+#define TALK (API_CHAT | API_MESSAGES | API_RESPONSES)
 
 static const struct row {
     const char *name;
@@ -124,19 +128,22 @@ static const struct row {
     /* one way of it */
     {"response_format", FORMAT, OAI, 0, 0, 0, 0, NULL},
     {"text", TEXT_FORMAT, API_RESPONSES, 0, 0, 0, 0, NULL},
-    {"structured_outputs", STRUCTURES, OAI, 0, 0, 0, 0, NULL},
-    {"guided_json", STRUCTURE, OAI, 0, 0, 0, 0, "json"},
-    {"guided_regex", STRUCTURE, OAI, 0, 0, 0, 0, "regex"},
-    {"guided_choice", STRUCTURE, OAI, 0, 0, 0, 0, "choice"},
-    {"guided_grammar", STRUCTURE, OAI, 0, 0, 0, 0, "grammar"},
+    {"structured_outputs", STRUCTURES, OAI | TALK, 0, 0, 0, 0, NULL},
+    {"guided_json", STRUCTURE, OAI | TALK, 0, 0, 0, 0, "json"},
+    {"guided_regex", STRUCTURE, OAI | TALK, 0, 0, 0, 0, "regex"},
+    {"guided_choice", STRUCTURE, OAI | TALK, 0, 0, 0, 0, "choice"},
+    {"guided_grammar", STRUCTURE, OAI | TALK, 0, 0, 0, 0, "grammar"},
     {"json_schema", STRUCTURE, GEN, 0, 0, 0, 0, "json"},
     {"grammar", STRUCTURE, GEN, 0, 0, 0, 0, "grammar"},
-    {"tools", VALUE, API_CHAT, AT(tools), 0, 0, 0, NULL},
-    {"tool_choice", VALUE, API_CHAT, AT(tool_choice), 0, 0, 0, NULL},
-    {"parallel_tool_calls", BOOL, API_CHAT, AT(parallel_calls), 0, 0, 0, NULL},
-    {"tools", NEUTRAL, API_MESSAGES | API_RESPONSES, 0, 0, 0, 0, "[]"},
-    {"tool_choice", NEUTRAL, API_RESPONSES, 0, 0, 0, 0, "\"none\""},
-    {"parallel_tool_calls", NEUTRAL, API_RESPONSES, 0, 0, 0, 0, "true"},
+    {"tools", VALUE, TALK, AT(tools), 0, 0, 0, NULL},
+    {"tool_choice", VALUE, TALK, AT(tool_choice), 0, 0, 0, NULL},
+    {"parallel_tool_calls", BOOL, API_CHAT | API_RESPONSES, AT(parallel_calls), 0, 0, 0, NULL},
+    /* thinking aloud */
+    {"reasoning_format", REASONING_FORMAT, TALK, AT(reasoning_format), 0, 0, 0, NULL},
+    {"reasoning_effort", EFFORT, API_CHAT, AT(reasoning_effort), 0, 0, 0, NULL},
+    {"thinking_budget_tokens", INT64, TALK, AT(thinking_budget), 0, -1, 1 << 30, NULL},
+    {"thinking", THINKING, API_MESSAGES, 0, 0, 0, 0, NULL},
+    {"reasoning", THINKING, API_RESPONSES, 0, 0, 0, 0, NULL},
     {"modalities", NEUTRAL, API_CHAT, 0, 0, 0, 0, "[\"text\"]"},
     {"suffix", NEUTRAL, API_COMPLETIONS, 0, 0, 0, 0, "\"\""},
     {"use_beam_search", NEUTRAL, OAI, 0, 0, 0, 0, "false"},
@@ -315,7 +322,7 @@ static bool take_bias(struct api_call *a, const struct row *r, const struct jinj
 static bool take_model(struct api_call *a, const struct jinja_value *v)
 {
     if (v->kind != JINJA_STR) return bad(a, "model", "is a string");
-    if (api_is(v, a->s->o.model_name)) return true;
+    if (a->s->o.any_model || api_is(v, a->s->o.model_name)) return true;
     server_error(a->c, 404, "model", "there is no model '%.*s' here, there is '%s'",
                  v->len < 200 ? (int)v->len : 200, v->u.s, a->s->o.model_name);
     return false;
@@ -347,6 +354,53 @@ static bool take_text_format(struct api_call *a, const struct row *r, const stru
         const struct jinja_value *x = &v->u.dict->pairs[i].value;
         if (!api_is(&v->u.dict->pairs[i].key, "format")) return bad(a, r->name, "knows format alone");
         if (x->kind != JINJA_NONE && !api_take_format(a, x, "text.format")) return false;
+    }
+    return true;
+}
+
+static bool take_reasoning_format(struct api_call *a, const struct row *r,
+                                  const struct jinja_value *v)
+{
+    static const char *const known[] = {"none", "auto", "deepseek"};
+    for (int i = 0; i < 3; i++)
+        if (api_is(v, known[i])) return a->p.reasoning_format = known[i], true;
+    return bad(a, r->name, "is none, auto or deepseek");
+}
+
+static bool take_effort(struct api_call *a, const char *name, const struct jinja_value *v)
+{
+    static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+    for (int i = 0; i < 6; i++) {
+        if (!api_is(v, known[i])) continue;
+        a->p.reasoning_effort = known[i];
+        a->p.no_thinking = !i;
+        return true;
+    }
+    return bad(a, name, "is none, minimal, low, medium, high or xhigh");
+}
+
+/* {"type": "enabled", "budget_tokens": N}, or disabled or adaptive; {"effort": ..., "summary": ...} */
+static bool take_thinking(struct api_call *a, const struct row *r, const struct jinja_value *v)
+{
+    if (v->kind != JINJA_DICT) return bad(a, r->name, "is an object");
+    for (uint32_t i = 0; i < v->u.dict->count; i++) {
+        const struct jinja_value *key = &v->u.dict->pairs[i].key, *x = &v->u.dict->pairs[i].value;
+        bool responses = a->kind->endpoint == API_RESPONSES;
+        if (x->kind == JINJA_NONE) continue;
+        if (responses && api_is(key, "effort")) {
+            if (!take_effort(a, "reasoning.effort", x)) return false;
+        } else if (responses && (api_is(key, "summary") || api_is(key, "generate_summary"))) {
+            return bad(a, r->name, "this server makes no summaries");
+        } else if (!responses && api_is(key, "type")) {
+            a->p.no_thinking = api_is(x, "disabled");
+            a->p.thinking_wanted = api_is(x, "enabled");
+            if (!a->p.no_thinking && !a->p.thinking_wanted && !api_is(x, "adaptive"))
+                return bad(a, r->name, "type is enabled, adaptive or disabled");
+        } else if (!responses && api_is(key, "budget_tokens")) {
+            if (!integer(x, 0, 1 << 30, &a->p.thinking_budget))
+                return bad(a, "thinking.budget_tokens", "is a whole number");
+        } else
+            return bad(a, r->name, "has a field that this server does not know");
     }
     return true;
 }
@@ -397,6 +451,9 @@ static bool take(struct api_call *a, const struct row *r, const struct jinja_val
     case STRUCTURE: return api_take_structure(a, r->neutral, v, r->name);
     case STRUCTURES: return api_take_structures(a, v, r->name);
     case TEXT_FORMAT: return take_text_format(a, r, v);
+    case REASONING_FORMAT: return take_reasoning_format(a, r, v);
+    case EFFORT: return take_effort(a, r->name, v);
+    case THINKING: return take_thinking(a, r, v);
     case ANY: break;
     case NEUTRAL:
         if (equals(v, r->neutral)) break;
@@ -414,10 +471,13 @@ static bool settle(struct api_call *a)
     struct lm_request_desc *d = &p->d;
     bool chat = a->kind->endpoint == API_CHAT;
     if (p->top_k != INT64_MIN) d->sampling.top_k = p->top_k < 0 ? 0 : (int32_t)p->top_k;
-    d->sampling.seed = p->seed_given && !(a->kind->endpoint == API_LLAMA && p->seed == -1)
-                           ? (uint64_t)p->seed
-                           : lm_entropy() >> 32;
-    d->max_tokens = p->max_tokens_given && p->max_tokens >= 0 ? (uint32_t)p->max_tokens : UINT32_MAX;
+    bool drawn = !p->seed_given || (a->kind->endpoint == API_LLAMA && p->seed == -1);
+    if (!drawn) d->sampling.seed = (uint64_t)p->seed;
+    else if (!a->s->o.seed_given || p->seed_given) d->sampling.seed = lm_entropy() >> 32;
+    if (!p->max_tokens_given) p->max_tokens = a->s->o.predict;
+    if (a->kind->endpoint == API_COMPLETIONS && p->max_tokens < 0) p->max_tokens = 16; /* OpenAI's */
+    d->max_tokens = p->max_tokens >= 0 ? (uint32_t)p->max_tokens : UINT32_MAX;
+    d->on_full = a->s->o.on_full;
     if (!d->max_tokens && !p->echo && a->kind->endpoint != API_LLAMA)
         return bad(a, "max_tokens", "is at least 1; 0 goes with echo alone");
     if (p->best_of && p->best_of < p->n) return bad(a, "best_of", "is at least n");
@@ -449,7 +509,7 @@ bool api_read_params(struct api_call *a, const struct jinja_dict *body)
     lm_request_desc_init(&p->d);
     p->d.sampling = a->s->sampling;
     p->body = body;
-    p->n = 1, p->top_logprobs = -1, p->top_k = INT64_MIN;
+    p->n = 1, p->top_logprobs = -1, p->top_k = INT64_MIN, p->thinking_budget = -1;
     p->add_generation_prompt = p->add_special = p->cache_prompt = p->parallel_calls = true;
     for (uint32_t i = 0; i < body->count; i++) {
         const struct jinja_value *key = &body->pairs[i].key, *v = &body->pairs[i].value;

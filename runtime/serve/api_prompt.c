@@ -2,8 +2,10 @@
 /*
  * Conversations to text. The template sees messages as the client sent them, but for what libraries
  * that render templates do as well: content that is a list of texts becomes one text, the arguments
- * of earlier tool calls become objects, and an empty list of tool calls is left out.
+ * of earlier tool calls become objects, and an empty list of tool calls is left out. Where a
+ * template knows nothing of tools, it gets them, calls and results as text.
  */
+#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +74,72 @@ static bool open_arguments(const struct at *m, const struct jinja_value *call)
     return jinja_dict_put_name(arena, f->u.dict, "arguments", parsed) || no_memory(m->a);
 }
 
+const char *api_template_source(const struct server *s, size_t *n)
+{
+    const struct lm_text *t = &s->x.text;
+    *n = t->own_source_bytes;
+    if (t->own_source) return t->own_source;
+    if (!t->h.n_templates) return "";
+    const struct infr_text_template *x =
+        (const struct infr_text_template *)(const void *)(t->base + t->h.templates);
+    *n = x->source.bytes;
+    return (const char *)t->base + x->source.offset;
+}
+
+static bool template_has(const struct api_call *a, const char *word)
+{
+    size_t n;
+    const char *source = api_template_source(a->s, &n);
+    return memmem(source, n, word, strlen(word)) != NULL;
+}
+
+/* Text out of what is written to *j, in the arena. */
+static bool take_text(struct api_call *a, struct json *j, char **text, size_t *n,
+                      struct jinja_value *out)
+{
+    fclose(j->f);
+    char *copy = *text ? api_copy(a->arena, *text, *n) : NULL;
+    free(*text);
+    return (copy && jinja_str_view(copy, *n, out)) || no_memory(a);
+}
+
+/* The content with the calls behind it. */
+static bool calls_as_text(struct api_call *a, const struct jinja_value *calls,
+                          struct jinja_value *content)
+{
+    char *text = NULL;
+    size_t n = 0;
+    struct json j = {.f = open_memstream(&text, &n)};
+    if (!j.f) return no_memory(a);
+    if (content->kind == JINJA_STR && content->len)
+        fprintf(j.f, "%.*s\n", (int)content->len, content->u.s);
+    for (uint32_t i = 0; i < calls->u.list->count; i++) {
+        const struct jinja_value *f = api_field(calls->u.list->items[i].u.dict, "function");
+        const struct jinja_value *name = api_field(f->u.dict, "name");
+        const struct jinja_value *args = api_field(f->u.dict, "arguments");
+        if (i) fputc('\n', j.f);
+        j.comma = false;
+        json_open(&j, NULL, '{');
+        if (name) api_json_value(&j, "name", name);
+        if (args) api_json_value(&j, "arguments", args);
+        json_close(&j, '}');
+    }
+    return take_text(a, &j, &text, &n, content);
+}
+
+static bool settle_message(const struct at *m, struct jinja_dict *d)
+{
+    struct jinja_arena *arena = m->a->arena;
+    const struct jinja_value *calls = api_field(d, "tool_calls"), *old = api_field(d, "content");
+    struct jinja_value content = old ? *old : jinja_none(), role;
+    if (api_is(api_field(d, "role"), "tool") && !template_has(m->a, "tool"))
+        return (jinja_str_view("user", 4, &role) && jinja_dict_put_name(arena, d, "role", role)) ||
+               no_memory(m->a);
+    if (!calls || template_has(m->a, "tool_calls")) return true;
+    return calls_as_text(m->a, calls, &content) &&
+           (jinja_dict_put_name(arena, d, "content", content) || no_memory(m->a));
+}
+
 static bool copy_message(const struct at *m, const struct jinja_dict *from, struct jinja_value *out)
 {
     struct jinja_arena *arena = m->a->arena;
@@ -96,7 +164,7 @@ static bool copy_message(const struct at *m, const struct jinja_dict *from, stru
     if (!api_field(from, "content") && !jinja_dict_find_str(from, "content", 7) &&
         !jinja_dict_put_name(arena, out->u.dict, "content", jinja_none()))
         return no_memory(m->a);
-    return true;
+    return settle_message(m, out->u.dict);
 }
 
 bool api_add_message(struct api_call *a, struct jinja_value *list, const char *role,
@@ -148,6 +216,38 @@ static bool put_kwargs(struct api_call *a, struct jinja_dict *context)
     return true;
 }
 
+/* The tools as text behind the system's message, for a template that does not show them. */
+static bool tools_as_text(struct api_call *a, struct jinja_list *messages)
+{
+    char *text = NULL;
+    size_t n = 0;
+    struct json j = {.f = open_memstream(&text, &n)};
+    struct jinja_value content, message, role;
+    struct jinja_value *first = messages->count ? &messages->items[0] : NULL;
+    bool system = first && api_is(api_field(first->u.dict, "role"), "system");
+    const struct jinja_value *old = system ? api_field(first->u.dict, "content") : NULL;
+    if (!j.f) return no_memory(a);
+    if (old && old->kind == JINJA_STR) fprintf(j.f, "%.*s\n\n", (int)old->len, old->u.s);
+    fputs("These functions can be called:\n", j.f);
+    for (uint32_t i = 0; i < a->p.tools->u.list->count; i++) {
+        j.comma = false;
+        api_json_value(&j, NULL, api_field(a->p.tools->u.list->items[i].u.dict, "function"));
+        fputc('\n', j.f);
+    }
+    fputs("To call one, answer {\"name\": its name, \"arguments\": {...}} and nothing else.", j.f);
+    if (!take_text(a, &j, &text, &n, &content)) return false;
+    if (system) return jinja_dict_put_name(a->arena, first->u.dict, "content", content) || no_memory(a);
+    if (!jinja_dict_init(a->arena, 2, &message) || !jinja_str_view("system", 6, &role) ||
+        !jinja_dict_put_name(a->arena, message.u.dict, "role", role) ||
+        !jinja_dict_put_name(a->arena, message.u.dict, "content", content) ||
+        !jinja_list_append(a->arena, messages, message))
+        return no_memory(a);
+    message = messages->items[messages->count - 1];
+    memmove(messages->items + 1, messages->items, (messages->count - 1) * sizeof message);
+    messages->items[0] = message;
+    return true;
+}
+
 /* The prompt of an answer that goes on where the last message ends: cut behind that message. */
 static bool cut_behind(struct api_call *a, const struct jinja_value *messages, char *text, size_t *n)
 {
@@ -173,20 +273,98 @@ static bool cut_behind(struct api_call *a, const struct jinja_value *messages, c
     return false;
 }
 
-bool api_render(struct api_call *a, const struct jinja_value *messages,
-                const struct jinja_value *tools, char **out, size_t *n)
+static bool put_context(struct api_call *a, const struct jinja_value *copies,
+                        struct jinja_value *context)
+{
+    struct jinja_value effort;
+    if (!jinja_dict_init(a->arena, 16, context) ||
+        !jinja_dict_put_name(a->arena, context->u.dict, "messages", *copies) ||
+        !jinja_dict_put_name(a->arena, context->u.dict, "add_generation_prompt",
+                             jinja_bool(a->p.add_generation_prompt)) ||
+        (a->p.tools && !jinja_dict_put_name(a->arena, context->u.dict, "tools", *a->p.tools)) ||
+        (a->p.no_thinking &&
+         !jinja_dict_put_name(a->arena, context->u.dict, "enable_thinking", jinja_bool(false))))
+        return no_memory(a);
+    const char *e = a->p.reasoning_effort;
+    if (e && strcmp(e, "none") &&
+        (!jinja_str_view(e, strlen(e), &effort) ||
+         !jinja_dict_put_name(a->arena, context->u.dict, "reasoning_effort", effort)))
+        return no_memory(a);
+    return put_kwargs(a, context->u.dict);
+}
+
+static bool append(struct api_call *a, char **text, size_t *n, const char *more)
+{
+    size_t k = strlen(more);
+    char *p = realloc(*text, *n + k + 1);
+    if (!p) {
+        free(*text);
+        return no_memory(a);
+    }
+    memcpy(p + *n, more, k + 1);
+    *text = p, *n += k;
+    return true;
+}
+
+static bool mark_tokens(struct api_call *a, const char *mark, uint32_t *out, uint32_t *n)
+{
+    struct infr_status st;
+    uint32_t *ids;
+    size_t k;
+    if (lm_text_encode(&a->s->x.text, mark, strlen(mark), TOK_ENCODE_SPECIAL | TOK_ENCODE_CONTINUED,
+                       &ids, &k, &st))
+        return false;
+    bool ok = k > 0 && k <= LM_MAX_MARK;
+    if (ok) memcpy(out, ids, k * sizeof *ids);
+    *n = (uint32_t)k;
+    free(ids);
+    return ok;
+}
+
+static bool limit_thinking(struct api_call *a, bool open)
+{
+    struct lm_thinking *t = &a->p.d.thinking;
+    if (a->family == TOOL_GPT_OSS || !template_has(a, "<think>")) return false;
+    t->limited = true, t->open = open;
+    t->budget = (uint32_t)a->p.thinking_budget;
+    return mark_tokens(a, "<think>", t->begin, &t->n_begin) &&
+           mark_tokens(a, "</think>", t->end, &t->n_end);
+}
+
+/* Does the model think first, and where is the prompt in that? Who is not to think, or has to write
+ * what a grammar says, has thought already. */
+static bool settle_thinking(struct api_call *a, char **text, size_t *n)
+{
+    static const char OPEN[] = "<think>";
+    size_t end = *n;
+    bool hidden = a->p.reasoning_format && !strcmp(a->p.reasoning_format, "none");
+    a->reasoning = !hidden && (a->family == TOOL_GPT_OSS || template_has(a, OPEN));
+    while (end && strchr(" \t\r\n", (*text)[end - 1])) end--;
+    if (a->p.thinking_wanted && !a->reasoning) {
+        free(*text);
+        api_refuse(a, 400, "thinking", "thinking: this model does not think aloud");
+        return false;
+    }
+    bool open = end >= sizeof OPEN - 1 &&
+                !memcmp(*text + end - (sizeof OPEN - 1), OPEN, sizeof OPEN - 1);
+    if (open && (a->p.no_thinking || a->grammar || !a->p.thinking_budget))
+        return append(a, text, n, &"\n</think>\n\n"[end < *n]);
+    a->in_reasoning = a->reasoning && open;
+    if (a->p.thinking_budget < 0 || a->p.no_thinking || a->grammar || limit_thinking(a, open))
+        return true;
+    free(*text);
+    api_refuse(a, 400, "thinking_budget_tokens", "a budget: this model's thinking has no such end");
+    return false;
+}
+
+bool api_render(struct api_call *a, const struct jinja_value *messages, char **out, size_t *n)
 {
     struct jinja_value context, copies;
     struct jinja_output text = {0};
     struct infr_status st;
     if (!copy_messages(a, messages, &copies)) return false;
-    if (!jinja_dict_init(a->arena, 16, &context) ||
-        !jinja_dict_put_name(a->arena, context.u.dict, "messages", copies) ||
-        !jinja_dict_put_name(a->arena, context.u.dict, "add_generation_prompt",
-                             jinja_bool(a->p.add_generation_prompt)) ||
-        (tools && !jinja_dict_put_name(a->arena, context.u.dict, "tools", *tools)))
-        return no_memory(a);
-    if (!put_kwargs(a, context.u.dict)) return false;
+    if (a->p.tools && !template_has(a, "tools") && !tools_as_text(a, copies.u.list)) return false;
+    if (!put_context(a, &copies, &context)) return false;
     if (lm_text_render(&a->s->x.text, NULL, a->arena, &context, &text, &st)) {
         api_refuse(a, 400, "messages", "%s", st.note);
         return false;
@@ -196,8 +374,22 @@ bool api_render(struct api_call *a, const struct jinja_value *messages,
         free(text.data);
         return false;
     }
-    if (*n) return true;
-    free(text.data);
-    api_refuse(a, 400, "messages", "the chat template writes nothing");
-    return false;
+    if (!*n) {
+        free(text.data);
+        api_refuse(a, 400, "messages", "the chat template writes nothing");
+        return false;
+    }
+    return settle_thinking(a, out, n);
+}
+
+bool api_add_conversation(struct api_call *a, const struct jinja_value *messages)
+{
+    char *text;
+    size_t n;
+    if (!api_render(a, messages, &text, &n)) return false;
+    if (a->forced && !append(a, &text, &n, a->forced)) return false;
+    bool ok = api_add_text(a, text, n, TOK_ENCODE_SPECIAL);
+    free(text);
+    if (ok) a->prompts[0].text = NULL;
+    return ok;
 }

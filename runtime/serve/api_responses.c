@@ -10,34 +10,75 @@ static bool complete(const struct api_choice *x)
     return x->ended && !strcmp(api_finish(x), "stop");
 }
 
-static void json_part(struct json *j, const char *key, const struct api_choice *x)
+/* Items of the output: reasoning, the message, calls. */
+enum { NO_ITEM, REASONING, MESSAGE, CALL /* and its number */ };
+
+static void item_id(const struct api_call *a, int32_t item, char *out, size_t n)
+{
+    const char *kind = item == REASONING ? "rs" : item == MESSAGE ? "msg" : "fc";
+    if (item < CALL) snprintf(out, n, "%s_%s", kind, a->id + 5);
+    else snprintf(out, n, "%s_%s_%d", kind, a->id + 5, item - CALL);
+}
+
+static void json_bytes(struct json *j, const char *key, const struct work_bytes *b, bool whole)
+{
+    lm_json_text(j, key, whole && b->p ? b->p : "", whole ? b->n : 0);
+}
+
+static void json_empty(struct json *j, const char *key)
+{
+    json_open(j, key, '[');
+    json_close(j, ']');
+}
+
+static void json_part(struct json *j, const char *key, const struct api_choice *x, int32_t item,
+                      bool whole)
 {
     json_open(j, key, '{');
-    json_string(j, "type", "output_text");
-    if (x->ended) api_json_text(j, "text", x);
-    else json_string(j, "text", "");
-    json_open(j, "annotations", '[');
-    json_close(j, ']');
-    json_open(j, "logprobs", '[');
-    json_close(j, ']');
+    json_string(j, "type", item == REASONING ? "reasoning_text" : "output_text");
+    json_bytes(j, "text", item == REASONING ? &x->answer.reasoning : &x->answer.content, whole);
+    if (item == MESSAGE) json_empty(j, "annotations");
+    if (item == MESSAGE) json_empty(j, "logprobs");
     json_close(j, '}');
 }
 
-/* part: with its text, else empty as a stream begins. */
-static void json_item(struct api_call *a, struct json *j, const char *key, bool part)
+/* whole: with all it has; else empty, as a stream begins. */
+static void json_item(struct api_call *a, struct json *j, const char *key, int32_t item, bool whole)
 {
     struct api_choice *x = &a->choices[0];
-    char id[64];
-    snprintf(id, sizeof id, "msg_%s", a->id + 5);
+    char id[80], call[80];
+    item_id(a, item, id, sizeof id);
     json_open(j, key, '{');
     json_string(j, "id", id);
-    json_string(j, "type", "message");
-    json_string(j, "status", !x->ended ? "in_progress" : complete(x) ? "completed" : "incomplete");
-    json_string(j, "role", "assistant");
-    json_open(j, "content", '[');
-    if (part) json_part(j, NULL, x);
-    json_close(j, ']');
+    json_string(j, "type", item == REASONING ? "reasoning" : item == MESSAGE ? "message" : "function_call");
+    json_string(j, "status", !whole ? "in_progress" : !x->ended || complete(x) ? "completed" : "incomplete");
+    if (item >= CALL) {
+        const struct api_answer_call *c = &x->answer.calls[item - CALL];
+        api_call_id(a, x, (uint32_t)(item - CALL), call, sizeof call);
+        json_string(j, "call_id", call);
+        json_bytes(j, "name", &c->name, true);
+        json_bytes(j, "arguments", &c->arguments, whole);
+    } else {
+        if (item == MESSAGE) json_string(j, "role", "assistant");
+        else json_empty(j, "summary");
+        json_open(j, "content", '[');
+        if (whole) json_part(j, NULL, x, item, true);
+        json_close(j, ']');
+    }
     json_close(j, '}');
+}
+
+static void json_output(struct api_call *a, struct json *j)
+{
+    const struct api_choice *x = &a->choices[0];
+    const struct api_answer *w = &x->answer;
+    json_open(j, "output", '[');
+    if (x->ended) {
+        if (w->reasoning.n) json_item(a, j, NULL, REASONING, true);
+        if (w->content.n || !w->n_calls) json_item(a, j, NULL, MESSAGE, true);
+        for (uint32_t i = 0; i < w->n_calls; i++) json_item(a, j, NULL, CALL + (int32_t)i, true);
+    }
+    json_close(j, ']');
 }
 
 static void json_usage(struct api_call *a, struct json *j)
@@ -51,7 +92,7 @@ static void json_usage(struct api_call *a, struct json *j)
     json_close(j, '}');
     json_int(j, "output_tokens", (int64_t)answer);
     json_open(j, "output_tokens_details", '{');
-    json_int(j, "reasoning_tokens", 0);
+    json_int(j, "reasoning_tokens", (int64_t)api_reasoning_tokens(a));
     json_close(j, '}');
     json_int(j, "total_tokens", (int64_t)(prompt + answer));
     json_close(j, '}');
@@ -67,11 +108,14 @@ static void json_settings(struct api_call *a, struct json *j)
     else json_null(j, "max_output_tokens");
     json_number(j, "temperature", a->p.d.sampling.temp);
     json_number(j, "top_p", a->p.d.sampling.top_p);
-    json_bool(j, "parallel_tool_calls", true);
+    json_bool(j, "parallel_tool_calls", a->p.parallel_calls);
     json_bool(j, "store", false);
-    json_string(j, "tool_choice", "none");
-    json_open(j, "tools", '[');
-    json_close(j, ']');
+    const struct jinja_value *choice = api_field(a->p.body, "tool_choice");
+    if (choice) api_json_value(j, "tool_choice", choice);
+    else json_string(j, "tool_choice", "auto");
+    const struct jinja_value *tools = api_field(a->p.body, "tools");
+    if (tools) api_json_value(j, "tools", tools);
+    else json_empty(j, "tools");
     json_string(j, "truncation", "disabled");
     json_null(j, "previous_response_id");
     json_open(j, "text", '{');
@@ -99,9 +143,7 @@ static void json_response(struct api_call *a, struct json *j, const char *key)
         json_close(j, '}');
     } else
         json_null(j, "incomplete_details");
-    json_open(j, "output", '[');
-    if (x->ended) json_item(a, j, NULL, true);
-    json_close(j, ']');
+    json_output(a, j);
     if (x->ended) json_usage(a, j);
     else json_null(j, "usage");
     json_settings(a, j);
@@ -127,135 +169,134 @@ static bool send_response(struct api_call *a, const char *type)
     return api_send(a, type);
 }
 
-/* Where in the output an event belongs. */
-static void json_place(struct api_call *a, struct json *j)
+/* An event about the item that the stream is in. */
+static struct json *open_item_event(struct api_call *a, const char *type)
 {
-    char id[64];
-    snprintf(id, sizeof id, "msg_%s", a->id + 5);
+    const struct api_choice *x = &a->choices[0];
+    struct json *j = open_event(a, type);
+    char id[80];
+    item_id(a, x->block, id, sizeof id);
     json_string(j, "item_id", id);
-    json_int(j, "output_index", 0);
-    json_int(j, "content_index", 0);
+    json_int(j, "output_index", x->blocks - 1);
+    if (x->block < CALL) json_int(j, "content_index", 0);
+    return j;
 }
 
-static bool send_item(struct api_call *a, const char *type, bool part)
+static bool send_item(struct api_call *a, const char *type, bool whole)
 {
     struct json *j = open_event(a, type);
-    json_int(j, "output_index", 0);
-    json_item(a, j, "item", part);
+    json_int(j, "output_index", a->choices[0].blocks - 1);
+    json_item(a, j, "item", a->choices[0].block, whole);
     json_close(j, '}');
     return api_send(a, type);
 }
 
-static bool send_part(struct api_call *a, const char *type)
+static bool send_part(struct api_call *a, const char *type, bool whole)
 {
-    struct json *j = open_event(a, type);
-    json_place(a, j);
-    json_part(j, "part", &a->choices[0]);
+    struct json *j = open_item_event(a, type);
+    json_part(j, "part", &a->choices[0], a->choices[0].block, whole);
     json_close(j, '}');
     return api_send(a, type);
 }
 
 static void begin(struct api_call *a)
 {
-    if (!send_response(a, "response.created") || !send_response(a, "response.in_progress") ||
-        !send_item(a, "response.output_item.added", false))
-        return;
-    send_part(a, "response.content_part.added");
+    if (send_response(a, "response.created")) send_response(a, "response.in_progress");
+}
+
+static void end_item(struct api_call *a, struct api_choice *x)
+{
+    static const char *const done[] = {"", "response.reasoning_text.done", "response.output_text.done",
+                                       "response.function_call_arguments.done"};
+    int32_t item = x->block;
+    if (item == NO_ITEM || !a->c) return;
+    const char *type = done[item < CALL ? item : CALL];
+    struct json *j = open_item_event(a, type);
+    if (item >= CALL) {
+        json_bytes(j, "name", &x->answer.calls[item - CALL].name, true);
+        json_bytes(j, "arguments", &x->answer.calls[item - CALL].arguments, true);
+    } else {
+        json_bytes(j, "text", item == REASONING ? &x->answer.reasoning : &x->answer.content, true);
+        if (item == MESSAGE) json_empty(j, "logprobs");
+    }
+    json_close(j, '}');
+    if (!api_send(a, type)) return;
+    if (item < CALL && !send_part(a, "response.content_part.done", true)) return;
+    send_item(a, "response.output_item.done", true);
+    x->block = NO_ITEM;
+}
+
+static void be_in(struct api_call *a, struct api_choice *x, int32_t item)
+{
+    if (x->block == item) return;
+    end_item(a, x);
+    if (!a->c) return;
+    x->block = item, x->blocks++;
+    if (send_item(a, "response.output_item.added", false) && item < CALL)
+        send_part(a, "response.content_part.added", false);
+}
+
+static void send_text(struct api_call *a, struct api_choice *x, int32_t item,
+                      const struct work_bytes *text, size_t *sent)
+{
+    static const char *const delta[] = {"", "response.reasoning_text.delta",
+                                        "response.output_text.delta",
+                                        "response.function_call_arguments.delta"};
+    if (*sent >= text->n) return;
+    be_in(a, x, item);
+    if (!a->c) return;
+    const char *type = delta[item < CALL ? item : CALL];
+    struct json *j = open_item_event(a, type);
+    lm_json_text(j, "delta", text->p + *sent, text->n - *sent);
+    if (item == MESSAGE) json_empty(j, "logprobs");
+    json_close(j, '}');
+    *sent = text->n;
+    api_send(a, type);
+}
+
+static void send_new(struct api_call *a, struct api_choice *x)
+{
+    struct api_answer *w = &x->answer;
+    send_text(a, x, REASONING, &w->reasoning, &w->reasoning_sent);
+    if (a->c) send_text(a, x, MESSAGE, &w->content, &w->content_sent);
+    for (uint32_t i = 0; a->c && i < w->n_calls; i++) {
+        struct api_answer_call *c = &w->calls[i];
+        if (!c->told) be_in(a, x, CALL + (int32_t)i);
+        c->told = true;
+        if (a->c) send_text(a, x, CALL + (int32_t)i, &c->arguments, &c->sent);
+    }
 }
 
 static void event(struct api_call *a, struct api_choice *x, const struct work_event *e,
                   const struct lm_logprob *top, const char *text)
 {
-    static const char type[] = "response.output_text.delta";
-    (void)x, (void)top;
-    if (!e->n_text) return;
-    struct json *j = open_event(a, type);
-    json_place(a, j);
-    lm_json_text(j, "delta", text, e->n_text);
-    json_open(j, "logprobs", '[');
-    json_close(j, ']');
-    json_close(j, '}');
-    api_send(a, type);
+    (void)top;
+    if (!api_answer_push(a, x, text, e->n_text)) x->work.no_memory = true;
+    send_new(a, x);
 }
 
 static void end(struct api_call *a)
 {
-    static const char done[] = "response.output_text.done";
-    struct json *j = open_event(a, done);
-    json_place(a, j);
-    api_json_text(j, "text", &a->choices[0]);
-    json_open(j, "logprobs", '[');
-    json_close(j, ']');
-    json_close(j, '}');
-    if (!api_send(a, done) || !send_part(a, "response.content_part.done") ||
-        !send_item(a, "response.output_item.done", true))
-        return;
-    send_response(a, complete(&a->choices[0]) ? "response.completed" : "response.incomplete");
+    struct api_choice *x = &a->choices[0];
+    api_answer_finish(a, x);
+    send_new(a, x);
+    if (a->c && !x->blocks) be_in(a, x, MESSAGE); /* an empty answer is a message */
+    end_item(a, x);
+    if (a->c) send_response(a, complete(x) ? "response.completed" : "response.incomplete");
 }
 
-static void whole(struct api_call *a) { json_response(a, server_json(a->s), NULL); }
+static void whole(struct api_call *a)
+{
+    api_answer_whole(a, &a->choices[0]);
+    json_response(a, server_json(a->s), NULL);
+}
 
 static const struct api_kind responses = {API_RESPONSES, "resp_", "response", begin, event, NULL,
-                                          end,           whole,   true};
-
-/* ---- input ---- */
-
-/* Items of `input` as messages: {"type": "message", "role", "content"}. */
-static bool add_items(struct api_call *a, const struct jinja_list *items, struct jinja_value *all)
-{
-    for (uint32_t i = 0; i < items->count; i++) {
-        const struct jinja_value *v = &items->items[i];
-        const struct jinja_value *type = v->kind == JINJA_DICT ? api_field(v->u.dict, "type") : NULL;
-        const struct jinja_value *role = v->kind == JINJA_DICT ? api_field(v->u.dict, "role") : NULL;
-        const struct jinja_value *content =
-            v->kind == JINJA_DICT ? api_field(v->u.dict, "content") : NULL;
-        if ((type && !api_is(type, "message")) || !role || role->kind != JINJA_STR || !content) {
-            api_refuse(a, 400, "input", "input[%u]: this server takes messages alone", i);
-            return false;
-        }
-        char *name = api_copy(a->arena, role->u.s, role->len);
-        if (!name) {
-            api_refuse(a, 503, NULL, "no memory for the conversation");
-            return false;
-        }
-        if (!strcmp(name, "developer")) name = api_copy(a->arena, "system", 6);
-        if (!name || !api_add_message(a, all, name, content)) return false;
-    }
-    return true;
-}
-
-static bool render(struct api_call *a, char **text, size_t *n)
-{
-    const struct jinja_value *input = api_field(a->p.body, "input");
-    const struct jinja_value *instructions = api_field(a->p.body, "instructions");
-    struct jinja_value all;
-    if (!jinja_list_init(a->arena, 8, &all)) {
-        api_refuse(a, 503, NULL, "no memory for the conversation");
-        return false;
-    }
-    if (!input || (input->kind != JINJA_STR && input->kind != JINJA_LIST)) {
-        api_refuse(a, 400, "input", "input is a text or a list of messages");
-        return false;
-    }
-    if (instructions && instructions->kind != JINJA_STR) {
-        api_refuse(a, 400, "instructions", "instructions is a text");
-        return false;
-    }
-    if (instructions && !api_add_message(a, &all, "system", instructions)) return false;
-    bool ok = input->kind == JINJA_STR ? api_add_message(a, &all, "user", input)
-                                       : add_items(a, input->u.list, &all);
-    return ok && api_render(a, &all, NULL, text, n);
-}
+                                          end,           whole};
 
 void api_responses(struct server *s, struct http_conn *c)
 {
     struct api_call *a = api_begin(s, c, &responses);
-    char *text;
-    size_t n;
-    if (!a || !render(a, &text, &n)) return;
-    bool ok = api_add_text(a, text, n, TOK_ENCODE_SPECIAL);
-    free(text);
-    if (!ok) return;
-    a->prompts[0].text = NULL;
-    api_start(a);
+    struct jinja_value all;
+    if (a && api_from_responses(a, &all) && api_add_conversation(a, &all)) api_start(a);
 }

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tools. The template shows them to the model. With tool_choice auto the answer is read for calls in
- * the ways that model families write them:
- *
- *   <tool_call>{"name": ..., "arguments": ...}</tool_call> ...      Hermes, Qwen and others
- *   <function=NAME>{...}</function> ...                             Llama 3, Functionary
- *   {"name": ..., "parameters" or "arguments": ...}, or a list      Llama 3, Mistral, generic
- *
- * An answer that is none of these is text, as it came. With required the answer is constrained to a
- * list of calls whose arguments fit their schemas, with a named tool to that tool's arguments.
+ * Tools of a request. The template shows them to the model, which writes calls in the way of its
+ * family (runtime/grammar/tool.h); with tool_choice required or a named tool the answer is held to a
+ * call whose arguments fit the schema. Anthropic's and Responses' forms become those of chat
+ * completions first.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -18,14 +13,15 @@
 
 enum { MAX_TOOLS = 128 };
 
-static const char TOOL_CALL[] = "<tool_call>", TOOL_CALL_END[] = "</tool_call>";
-static const char FUNCTION[] = "<function=", FUNCTION_END[] = "</function>";
-
-/* ---- the request ---- */
-
 static bool bad(struct api_call *a, const char *param, const char *what)
 {
     server_error(a->c, 400, param, "%s: %s", param, what);
+    return false;
+}
+
+static bool no_memory(struct api_call *a)
+{
+    server_error(a->c, 503, NULL, "no memory for the request");
     return false;
 }
 
@@ -36,18 +32,75 @@ static const struct jinja_dict *function_of(const struct jinja_value *tool)
     return f && f->kind == JINJA_DICT ? f->u.dict : NULL;
 }
 
-static const struct jinja_dict *find_tool(const struct jinja_value *tools, const char *name, size_t n)
+static const struct jinja_value *find_tool(const struct jinja_value *tools, const char *name,
+                                           size_t n)
 {
     for (uint32_t i = 0; tools && i < tools->u.list->count; i++) {
-        const struct jinja_dict *f = function_of(&tools->u.list->items[i]);
-        const struct jinja_value *x = api_field(f, "name");
-        if (x->len == n && !memcmp(x->u.s, name, n)) return f;
+        const struct jinja_value *x = api_field(function_of(&tools->u.list->items[i]), "name");
+        if (x->len == n && !memcmp(x->u.s, name, n)) return &tools->u.list->items[i];
     }
     return NULL;
 }
 
-static bool check_tools(struct api_call *a, const struct jinja_value *tools)
+bool api_is_tool(const struct api_call *a, const char *name, size_t n)
 {
+    return find_tool(a->p.tools, name, n) != NULL;
+}
+
+/* ---- forms ---- */
+
+/* {"name", "description", "input_schema" or "parameters"} as {"type": "function", "function": ...} */
+static bool wrap(struct api_call *a, const struct jinja_dict *from, struct jinja_value *out)
+{
+    static const char *const skipped[] = {"type", "cache_control", "strict", "eager_input_streaming"};
+    struct jinja_value f, type;
+    if (!jinja_dict_init(a->arena, from->count + 1, &f) || !jinja_dict_init(a->arena, 2, out) ||
+        !jinja_str_view("function", 8, &type))
+        return false;
+    for (uint32_t i = 0; i < from->count; i++) {
+        const struct jinja_pair *p = &from->pairs[i];
+        size_t k = 0;
+        while (k < 4 && !api_is(&p->key, skipped[k])) k++;
+        if (k < 4) continue;
+        bool ok = api_is(&p->key, "input_schema")
+                      ? jinja_dict_put_name(a->arena, f.u.dict, "parameters", p->value)
+                      : jinja_dict_put(a->arena, f.u.dict, p->key, p->value);
+        if (!ok) return false;
+    }
+    return jinja_dict_put_name(a->arena, out->u.dict, "type", type) &&
+           jinja_dict_put_name(a->arena, out->u.dict, "function", f);
+}
+
+static bool wrap_tools(struct api_call *a)
+{
+    const struct jinja_value *from = a->p.tools;
+    struct jinja_value *out = jinja_arena_alloc(a->arena, sizeof *out, 8), one;
+    if (from->kind != JINJA_LIST) return true; /* is refused later */
+    if (!out || !jinja_list_init(a->arena, from->u.list->count + 1, out)) return no_memory(a);
+    for (uint32_t i = 0; i < from->u.list->count; i++) {
+        const struct jinja_value *t = &from->u.list->items[i];
+        const struct jinja_value *type = t->kind == JINJA_DICT ? api_field(t->u.dict, "type") : NULL;
+        if (t->kind != JINJA_DICT || (type && !api_is(type, "function") && !api_is(type, "custom")))
+            return bad(a, "tools", "this server runs no tools of its own: each is a function");
+        if (!wrap(a, t->u.dict, &one) || !jinja_list_append(a->arena, out->u.list, one))
+            return no_memory(a);
+    }
+    a->p.tools = out;
+    return true;
+}
+
+static bool check_name(struct api_call *a, const struct jinja_value *name)
+{
+    for (uint32_t k = 0; k < name->len; k++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.",
+                    name->u.s[k]))
+            return bad(a, "tools", "a name has letters, digits, _ - and . alone");
+    return true;
+}
+
+static bool check_tools(struct api_call *a)
+{
+    const struct jinja_value *tools = a->p.tools;
     if (tools->kind != JINJA_LIST) return bad(a, "tools", "is a list");
     if (tools->u.list->count > MAX_TOOLS) return bad(a, "tools", "there can be 128");
     for (uint32_t i = 0; i < tools->u.list->count; i++) {
@@ -57,266 +110,122 @@ static bool check_tools(struct api_call *a, const struct jinja_value *tools)
         const struct jinja_value *name = f ? api_field(f, "name") : NULL;
         const struct jinja_value *parameters = f ? api_field(f, "parameters") : NULL;
         if (!api_is(type, "function") || !name || name->kind != JINJA_STR || !name->len ||
-            name->len > 64)
+            name->len > 128)
             return bad(a, "tools", "each is {\"type\": \"function\", \"function\": {\"name\": ...}}");
-        for (uint32_t k = 0; k < name->len; k++)
-            if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.",
-                        name->u.s[k]))
-                return bad(a, "tools", "a name has letters, digits, _ - and . alone");
+        if (!check_name(a, name)) return false;
         if (parameters && parameters->kind != JINJA_DICT)
             return bad(a, "tools", "parameters are a JSON Schema");
     }
     return true;
 }
 
-static void json_parameters(struct json *j, const char *key, const struct jinja_dict *f, bool alone)
+/* ---- answers that must be a call ---- */
+
+static bool take_forced(struct api_call *a, const struct tool_function *f, size_t n)
 {
-    const struct jinja_value *p = api_field(f, "parameters");
+    char *grammar;
+    if (!tool_forced(a->family, f, n, &a->forced, &grammar)) return no_memory(a);
+    bool ok = api_take_grammar(a, GR_STRUCTURAL_TAG, grammar, strlen(grammar), "tools");
+    free(grammar);
+    return ok;
+}
+
+/* One of the tools first..first+n-1. */
+static bool require(struct api_call *a, const struct jinja_value *first, size_t n)
+{
     static const char none[] = "{\"type\":\"object\",\"additionalProperties\":false}";
-    if (!p || !p->u.dict->count) { /* no parameters: no arguments */
-        api_json_raw(j, key, none, sizeof none - 1);
-        return;
+    struct tool_function f[MAX_TOOLS];
+    char *texts[MAX_TOOLS] = {0};
+    bool ok = true;
+    for (size_t i = 0; i < n; i++) {
+        const struct jinja_dict *d = function_of(&first[i]);
+        const struct jinja_value *name = api_field(d, "name"), *p = api_field(d, "parameters");
+        f[i] = (struct tool_function){name->u.s, name->len, none, sizeof none - 1};
+        if (!p || !p->u.dict->count) continue; /* no parameters: no arguments */
+        struct json j = {.f = open_memstream(&texts[i], &f[i].n_parameters)};
+        if (!(ok = ok && j.f)) continue;
+        api_json_value(&j, NULL, p);
+        fclose(j.f);
+        f[i].parameters = texts[i];
+        ok = texts[i] != NULL;
     }
-    if (alone) {
-        api_json_value(j, key, p);
-        return;
-    }
-    /* inside of another schema: references to its own root need a base of its own */
-    const struct jinja_value *name = api_field(f, "name");
-    char id[96];
-    snprintf(id, sizeof id, "tool:%.*s", (int)name->len, name->u.s);
-    json_open(j, key, '{');
-    if (!api_field(p->u.dict, "$id")) json_string(j, "$id", id);
-    for (uint32_t i = 0; i < p->u.dict->count; i++) {
-        const struct jinja_pair *pair = &p->u.dict->pairs[i];
-        lm_json_text(j, NULL, pair->key.u.s, pair->key.len);
-        fputc(':', j->f);
-        j->comma = false;
-        api_json_value(j, NULL, &pair->value);
-    }
-    json_close(j, '}');
+    ok = ok ? take_forced(a, f, n) : no_memory(a);
+    for (size_t i = 0; i < n; i++) free(texts[i]);
+    return ok;
 }
 
-/* A list of calls. */
-static bool require_calls(struct api_call *a)
+/* The name in {"type": "function", "function": {"name"}} or {"type": "function" or "tool", "name"}. */
+static const struct jinja_value *chosen(const struct jinja_value *choice)
 {
-    struct json *j = server_json(a->s);
-    const struct jinja_list *l = a->p.tools->u.list;
-    size_t n;
-    json_open(j, NULL, '{');
-    json_string(j, "type", "array");
-    json_int(j, "minItems", 1);
-    json_int(j, "maxItems", a->p.parallel_calls ? API_MAX_CALLS : 1);
-    json_open(j, "items", '{');
-    json_open(j, "anyOf", '[');
-    for (uint32_t i = 0; i < l->count; i++) {
-        const struct jinja_dict *f = function_of(&l->items[i]);
-        json_open(j, NULL, '{');
-        json_string(j, "type", "object");
-        json_open(j, "properties", '{');
-        json_open(j, "name", '{');
-        api_json_value(j, "const", api_field(f, "name"));
-        json_close(j, '}');
-        json_parameters(j, "arguments", f, false);
-        json_close(j, '}');
-        static const char required[] = "[\"name\",\"arguments\"]";
-        api_json_raw(j, "required", required, sizeof required - 1);
-        json_bool(j, "additionalProperties", false);
-        json_close(j, '}');
-    }
-    json_close(j, ']');
-    json_close(j, '}');
-    json_close(j, '}');
-    const char *text = server_json_end(a->s, &n);
-    return api_take_grammar(a, GR_JSON_SCHEMA, text, n, "tools");
+    const struct jinja_value *f =
+        choice->kind == JINJA_DICT ? api_field(choice->u.dict, "function") : NULL;
+    const struct jinja_dict *in = f && f->kind == JINJA_DICT ? f->u.dict
+                                  : choice->kind == JINJA_DICT ? choice->u.dict
+                                                               : NULL;
+    const struct jinja_value *name = in ? api_field(in, "name") : NULL;
+    return name && name->kind == JINJA_STR ? name : NULL;
 }
 
-static bool require_tool(struct api_call *a, const struct jinja_value *choice)
+/* Marks of calls that are control tokens are to be seen. */
+static void show_marks(struct api_call *a)
 {
-    const struct jinja_value *f = choice->kind == JINJA_DICT ? api_field(choice->u.dict, "function")
-                                                             : NULL;
-    const struct jinja_value *name = f && f->kind == JINJA_DICT ? api_field(f->u.dict, "name") : NULL;
-    const struct jinja_dict *tool =
-        name && name->kind == JINJA_STR ? find_tool(a->p.tools, name->u.s, name->len) : NULL;
-    size_t n;
+    const char *mark = tool_family_mark(a->family);
+    const struct tok *t = &a->s->x.text.tok;
+    struct tok_info info;
+    uint32_t id = mark ? tok_find_added(t, mark, strlen(mark)) : TOK_NONE;
+    if (id != TOK_NONE && !tok_token_info(t, id, &info) && info.type == TOK_TYPE_CONTROL)
+        a->p.d.show_special = true;
+}
+
+static bool settle_choice(struct api_call *a, const struct jinja_value *choice)
+{
+    const struct jinja_value *type =
+        choice && choice->kind == JINJA_DICT ? api_field(choice->u.dict, "type") : choice;
+    if (!choice || api_is(type, "auto")) return a->tools = API_TOOLS_AUTO, true;
+    a->tools = API_TOOLS_REQUIRED;
+    if (api_is(type, "required") || api_is(type, "any"))
+        return require(a, a->p.tools->u.list->items, a->p.tools->u.list->count);
+    const struct jinja_value *name = chosen(choice);
+    const struct jinja_value *tool = name ? find_tool(a->p.tools, name->u.s, name->len) : NULL;
     if (!tool) return bad(a, "tool_choice", "names none of the tools");
-    a->named = api_copy(a->arena, name->u.s, name->len);
-    struct json *j = server_json(a->s);
-    json_parameters(j, NULL, tool, true);
-    const char *text = server_json_end(a->s, &n);
-    return api_take_grammar(a, GR_JSON_SCHEMA, text, n, "tools");
+    a->tools = API_TOOLS_NAMED;
+    return require(a, tool, 1);
+}
+
+static bool is_none(const struct jinja_value *choice)
+{
+    return choice && (api_is(choice, "none") ||
+                      (choice->kind == JINJA_DICT && api_is(api_field(choice->u.dict, "type"), "none")));
 }
 
 bool api_settle_tools(struct api_call *a)
 {
     const struct jinja_value *choice = a->p.tool_choice;
-    if (a->p.tools && !check_tools(a, a->p.tools)) return false;
+    size_t n;
+    const char *source = api_template_source(a->s, &n);
+    a->family = tool_family_of(source, n);
+    if (a->family == TOOL_GPT_OSS) a->p.d.show_special = true;
+    if (a->p.tools && a->kind->endpoint != API_CHAT && !wrap_tools(a)) return false;
+    if (a->p.tools && !check_tools(a)) return false;
     if (a->p.tools && !a->p.tools->u.list->count) a->p.tools = NULL;
+    if (choice && choice->kind == JINJA_DICT) { /* Anthropic's place for it */
+        const struct jinja_value *one = api_field(choice->u.dict, "disable_parallel_tool_use");
+        if (one && one->kind != JINJA_BOOL)
+            return bad(a, "tool_choice", "disable_parallel_tool_use is true or false");
+        if (one && one->u.b) a->p.parallel_calls = false;
+    }
     if (!a->p.tools) {
-        if (!choice || api_is(choice, "none") || api_is(choice, "auto")) return true;
+        if (!choice || is_none(choice) || api_is(choice, "auto") ||
+            (choice->kind == JINJA_DICT && api_is(api_field(choice->u.dict, "type"), "auto")))
+            return true;
         return bad(a, "tool_choice", "there are no tools");
     }
-    if (api_is(choice, "none")) {
+    if (is_none(choice)) {
         a->p.tools = NULL;
         return true;
     }
-    if (a->p.logprobs_on && a->p.stream)
-        return bad(a, "logprobs", "with tools is not for streams");
-    if (!choice || api_is(choice, "auto")) return a->tools = API_TOOLS_AUTO, true;
-    if (api_is(choice, "required")) return a->tools = API_TOOLS_REQUIRED, require_calls(a);
-    return a->tools = API_TOOLS_NAMED, require_tool(a, choice);
-}
-
-/* ---- the answer ---- */
-
-static bool add(struct api_tool_calls *out, const struct jinja_value *name,
-                const struct jinja_value *arguments)
-{
-    if (out->n == API_MAX_CALLS) return false;
-    out->name[out->n] = *name, out->arguments[out->n++] = *arguments;
-    return true;
-}
-
-/* {"name": ..., "arguments": ...}; tools: the name must be one of theirs. */
-static bool add_object(struct api_tool_calls *out, const struct jinja_value *v,
-                       const struct jinja_value *tools)
-{
-    if (v->kind != JINJA_DICT) return false;
-    const struct jinja_value *name = api_field(v->u.dict, "name");
-    const struct jinja_value *args = api_field(v->u.dict, "arguments");
-    if (!args) args = api_field(v->u.dict, "parameters");
-    if (!name || name->kind != JINJA_STR || !name->len || !args || args->kind != JINJA_DICT)
-        return false;
-    return (!tools || find_tool(tools, name->u.s, name->len)) && add(out, name, args);
-}
-
-static bool read_json(struct api_tool_calls *out, const char *p, size_t n, struct jinja_value *v)
-{
-    struct json_read_error error;
-    return json_read(out->arena, p, n, v, &error);
-}
-
-/* The whole text is one call or a list of them. */
-static bool bare(struct api_call *a, struct api_tool_calls *out, const char *p, size_t n)
-{
-    struct jinja_value v;
-    if (!n || (p[0] != '{' && p[0] != '[') || !read_json(out, p, n, &v)) return false;
-    if (v.kind == JINJA_DICT) return add_object(out, &v, a->p.tools);
-    for (uint32_t i = 0; i < v.u.list->count; i++)
-        if (!add_object(out, &v.u.list->items[i], a->p.tools)) return false;
-    return v.u.list->count > 0;
-}
-
-/* From the first opening tag on there are calls and white space alone. */
-static bool tagged(struct api_tool_calls *out, const char *p, size_t n)
-{
-    struct jinja_value v, name;
-    for (;;) {
-        while (n && strchr(" \t\r\n", *p)) p++, n--;
-        if (!n) return out->n > 0;
-        bool function = n > sizeof FUNCTION && !memcmp(p, FUNCTION, sizeof FUNCTION - 1);
-        size_t open = (function ? sizeof FUNCTION : sizeof TOOL_CALL) - 1;
-        const char *close = function ? FUNCTION_END : TOOL_CALL_END;
-        if (n < open || memcmp(p, function ? FUNCTION : TOOL_CALL, open)) return false;
-        p += open, n -= open;
-        const char *end = memmem(p, n, close, strlen(close));
-        size_t len = end ? (size_t)(end - p) : n; /* an answer may end without it */
-        size_t skip = end ? len + strlen(close) : n;
-        const char *body = p;
-        if (function) {
-            const char *gt = memchr(p, '>', len);
-            if (!gt || !jinja_str_init(out->arena, p, (size_t)(gt - p), &name)) return false;
-            body = gt + 1, len -= (size_t)(body - p);
-        }
-        if (!read_json(out, body, len, &v)) return false;
-        if (function ? v.kind != JINJA_DICT || !add(out, &name, &v) : !add_object(out, &v, NULL))
-            return false;
-        p += skip, n -= skip;
-    }
-}
-
-static const char *first_tag(const char *p, size_t n)
-{
-    const char *x = memmem(p, n, TOOL_CALL, sizeof TOOL_CALL - 1);
-    const char *y = memmem(p, n, FUNCTION, sizeof FUNCTION - 1);
-    return !x || (y && y < x) ? y : x;
-}
-
-bool api_find_calls(struct api_call *a, const char *text, size_t n, struct api_tool_calls *out)
-{
-    *out = (struct api_tool_calls){.n_content = n};
-    if (a->tools == API_TOOLS_NONE) return true;
-    out->arena = jinja_arena_create(64 * n + (1u << 16));
-    if (!out->arena) return false;
-    const char *p = text, *tag = first_tag(text, n);
-    size_t len = n;
-    while (len && strchr(" \t\r\n", *p)) p++, len--;
-    if (a->tools == API_TOOLS_NAMED) {
-        struct jinja_value name, v;
-        if (read_json(out, p, len, &v) && v.kind == JINJA_DICT &&
-            jinja_str_view(a->named, strlen(a->named), &name) && add(out, &name, &v))
-            out->n_content = 0;
-    } else if (bare(a, out, p, len)) {
-        out->n_content = 0;
-    } else if (tag) {
-        out->n = 0;
-        size_t at = (size_t)(tag - text);
-        if (tagged(out, tag, n - at)) {
-            while (at && strchr(" \t\r\n", text[at - 1])) at--;
-            out->n_content = at;
-        } else
-            out->n = 0;
-    } else
-        out->n = 0;
-    return true;
-}
-
-/* How much of the text so far is no call whatever follows. */
-size_t api_may_show(const struct api_call *a, const char *text, size_t n)
-{
-    size_t at = 0;
-    if (a->tools == API_TOOLS_NONE) return n;
-    if (a->tools != API_TOOLS_AUTO) return 0;
-    while (at < n && strchr(" \t\r\n", text[at])) at++;
-    if (at == n || text[at] == '{' || text[at] == '[') return 0;
-    const char *tag = first_tag(text, n);
-    size_t most = tag ? (size_t)(tag - text) : n;
-    for (size_t k = sizeof TOOL_CALL - 1; !tag && k > 0; k--) {
-        if (k > n) continue;
-        const char *end = text + n - k;
-        if ((k < sizeof TOOL_CALL && !memcmp(end, TOOL_CALL, k)) ||
-            (k < sizeof FUNCTION && !memcmp(end, FUNCTION, k))) {
-            most = n - k;
-            break;
-        }
-    }
-    while (most && strchr(" \t\r\n", text[most - 1])) most--; /* it goes with the call */
-    return most;
-}
-
-void api_json_calls(struct api_call *a, struct json *j, const struct api_choice *x,
-                    const struct api_tool_calls *calls, bool indices)
-{
-    json_open(j, "tool_calls", '[');
-    for (uint32_t i = 0; i < calls->n; i++) {
-        char id[80], *text = NULL;
-        size_t n = 0;
-        snprintf(id, sizeof id, "call_%s_%u_%u", a->id + strlen(a->kind->id_prefix), x->index, i);
-        struct json inner = {.f = open_memstream(&text, &n)};
-        if (inner.f) {
-            api_json_value(&inner, NULL, &calls->arguments[i]);
-            fclose(inner.f);
-        }
-        json_open(j, NULL, '{');
-        if (indices) json_int(j, "index", i);
-        json_string(j, "id", id);
-        json_string(j, "type", "function");
-        json_open(j, "function", '{');
-        lm_json_text(j, "name", calls->name[i].u.s, calls->name[i].len);
-        lm_json_text(j, "arguments", text ? text : "", text ? n : 0);
-        json_close(j, '}');
-        json_close(j, '}');
-        free(text);
-    }
-    json_close(j, ']');
+    if (a->family == TOOL_NONE)
+        return bad(a, "tools", "this model's template writes calls in a way that is not supported");
+    show_marks(a);
+    return settle_choice(a, choice);
 }

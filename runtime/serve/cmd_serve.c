@@ -6,9 +6,25 @@
 #include "runtime/serve/api.h"
 #include "runtime/status.h"
 
+static int use_template(struct lm_cli *c, struct server *s)
+{
+    struct infr_status st;
+    struct lm_cli file = {.file = c->template_file};
+    char *text;
+    size_t n;
+    if (!c->template_file) return INFR_OK;
+    int code = lm_cli_read_text(&file, &text, &n);
+    if (code) return code;
+    code = lm_text_use_template(&s->x.text, text, n, &st) ? cli_error(&st) : INFR_OK;
+    free(text);
+    return code;
+}
+
 static int open_texts(struct lm_cli *c, struct server *s)
 {
     struct infr_status st;
+    int code = use_template(c, s);
+    if (code) return code;
     struct lm_generator_options o = {.n_ctx = s->x.n_ctx,
                                      .max_seqs = s->o.parallel,
                                      .chunk = s->o.chunk,
@@ -67,6 +83,10 @@ int lm_cmd_serve(struct lm_cli *c)
     s->o = (struct server_options){.listen = c->listen.n ? c->listen.v : usual,
                                    .n_listen = c->listen.n ? c->listen.n : 1,
                                    .model_name = c->model_name,
+                                   .any_model = c->any_model,
+                                   .predict = c->predict,
+                                   .seed_given = c->seed_given,
+                                   .on_full = c->on_full,
                                    .log_path = c->log_file,
                                    .key_path = c->api_key_file,
                                    .timeout_s = c->timeout_s,

@@ -27,10 +27,14 @@ struct server_options {
     const char *model_name; /* what clients call it */
     const char *log_path;   /* NULL: none; "-": standard error */
     const char *key_path;   /* API keys, one a line; NULL: none are asked for */
-    bool log_prompts;
+    bool any_model; /* or anything */
     double timeout_s; /* of a request; 0: none */
     double drain_s;   /* 0: as long as it takes */
     uint32_t parallel, max_queue, chunk;
+    /* Of requests that do not say: */
+    int64_t predict; /* -1: until the model ends */
+    bool seed_given;
+    enum lm_on_full on_full;
     double stretch;
     struct http_options http;
 };

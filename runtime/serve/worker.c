@@ -34,7 +34,7 @@ static bool reserve(struct work_bytes *b, size_t n)
     return true;
 }
 
-static bool append(struct work_bytes *b, const void *p, size_t n)
+bool work_append(struct work_bytes *b, const void *p, size_t n)
 {
     if (!reserve(b, n)) return false;
     if (n) memcpy(b->p + b->n, p, n);
@@ -78,10 +78,10 @@ static void on_event(void *user, const struct lm_event *e)
         sched_cancel(&j->job);
         return;
     }
-    append(&j->mine, &head, sizeof head);
-    append(&j->mine, e->top, tops);
-    append(&j->mine, e->text, e->n_text);
-    append(&j->mine, "\0\0\0\0\0\0\0", pad);
+    work_append(&j->mine, &head, sizeof head);
+    work_append(&j->mine, e->top, tops);
+    work_append(&j->mine, e->text, e->n_text);
+    work_append(&j->mine, "\0\0\0\0\0\0\0", pad);
 }
 
 static void on_end(struct sched_job *job)
@@ -114,7 +114,7 @@ static void hand_over(struct worker *w)
     for (struct work_job *j = w->touched; j; j = j->next_touched) {
         j->touched = false;
         if (!j->shared.n) swap(&j->shared, &j->mine);
-        else if (!append(&j->shared, j->mine.p, j->mine.n)) j->no_memory = true;
+        else if (!work_append(&j->shared, j->mine.p, j->mine.n)) j->no_memory = true;
         j->mine.n = 0;
         if (j->done) {
             j->handed_over = true;

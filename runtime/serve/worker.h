@@ -74,6 +74,8 @@ void worker_drain(struct worker *w);
 /* The next job that has events or has ended; NULL: no more for now. Its `events` are new ones. */
 struct work_job *worker_take(struct worker *w);
 void work_job_deinit(struct work_job *j);
+/* False: no memory, and nothing is added. */
+bool work_append(struct work_bytes *b, const void *p, size_t n);
 void worker_get_counts(struct worker *w, struct worker_counts *out);
 /* Cancels what runs, and waits for the thread. All jobs must have been taken or forgotten. */
 void worker_destroy(struct worker *w);

@@ -28,6 +28,7 @@ t_check served-where-asked-for served_where_asked_for
 
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/raw.py" chat encoder || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/v2.py" ./tensors || t_failures=1
+PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/talk.py" chat || t_failures=1
 
 # The clients' environment is kept beside the build: the first run needs the package index.
 wheels='openai==3.* anthropic==2.* prometheus-client==0.*'

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Thinking and tools in the words of each endpoint. What the random model writes is forced by a choice of one text.
+usage: talk.py ENGINE"""
+import json
+import sys
+
+from common import Server, events, run_all, test
+
+ENGINE = sys.argv[1]
+QWEN = ("{% for m in messages %}{{ '<|' + m.role + '|>' }}{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content or '' }}"
+        "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}\n{% endfor %}"
+        "{% for t in tools or [] %}{{ t.function.name }},{% endfor %}{% if add_generation_prompt %}<|assistant|>\n"
+        "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}")
+OPEN = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]<think>\n"
+for name, text in (("qwen.jinja", QWEN), ("open.jinja", OPEN)):
+    with open(name, "w") as f:
+        f.write(text)
+Q = Server(ENGINE, "--chat-template-file", "qwen.jinja", "--any-model", name="talk-qwen")
+P = Server(ENGINE, "--chat-template-file", "open.jinja", "--any-model", name="talk-open")
+HI = [{"role": "user", "content": "the city"}]
+CITY = {"type": "object", "properties": {"city": {"enum": ["Rome", "Paris"]}}, "required": ["city"], "additionalProperties": False}
+CHAT_TOOLS = [{"type": "function", "function": {"name": "weather", "description": "x", "parameters": CITY}}, {"type": "function", "function": {"name": "now"}}]
+ANT_TOOLS = [{"name": "weather", "description": "x", "input_schema": CITY}, {"name": "now", "input_schema": {"type": "object", "properties": {}}}]
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+
+
+def forced(text, **fields):
+    return {"messages": HI, "max_tokens": 300, "guided_choice": [text], **fields}
+
+
+def streamed(s, path, body):
+    """The message that the deltas of a chat make."""
+    m = {"content": "", "reasoning_content": "", "calls": {}}
+    for p in s.stream(path, body)[:-1]:
+        d = p["choices"][0]["delta"]
+        m["content"] += d.get("content") or ""
+        m["reasoning_content"] += d.get("reasoning_content") or ""
+        for t in d.get("tool_calls", []):
+            f = m["calls"].setdefault(t["index"], ["", ""])
+            f[0] += t["function"].get("name") or ""
+            f[1] += t["function"]["arguments"]
+    return m
+
+
+@test
+def thinking_is_told_apart():
+    for text, reasoning, content, calls in [
+        ("<think>I think\n</think>\n\nIt is.", "I think\n", "It is.", 0), ("It is.", "", "It is.", 0), ("<think>on and on", "on and on", "", 0),
+        ("<think>a < b </thin</think>c", "a < b </thin", "c", 0), ("<think>call</think>\n" + CALL, "call", None, 1), ("Look.\n" + CALL, "", "Look.", 1),
+    ]:
+        body = forced(text, tools=CHAT_TOOLS)
+        r = Q.post("/v1/chat/completions", body)
+        m = r["choices"][0]["message"]
+        assert (m.get("reasoning_content", ""), m["content"]) == (reasoning, content), (text, m)
+        assert len(m.get("tool_calls", [])) == calls and r["choices"][0]["finish_reason"] == ("tool_calls" if calls else "stop")
+        assert (r["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0) == bool(reasoning)
+        s = streamed(Q, "/v1/chat/completions", body)
+        assert (s["reasoning_content"], s["content"]) == (reasoning, content or ""), (text, s)
+        assert list(s["calls"].values()) == [[c["function"]["name"], c["function"]["arguments"]] for c in m.get("tool_calls", [])]
+        plain = Q.post("/v1/chat/completions", {**body, "reasoning_format": "none", "tools": None})["choices"][0]["message"]
+        assert plain["content"] == text and "reasoning_content" not in plain
+    assert Q.post("/v1/chat/completions", forced("x", reasoning_format="loud"), 400)["error"]["param"] == "reasoning_format"
+
+
+@test
+def thinking_has_a_budget():
+    body = {"messages": HI, "max_tokens": 60, "temperature": 1, "seed": 5, "ignore_eos": True}
+    end = len(P.post("/tokenize", {"content": "</think>"})["tokens"])
+    free = P.post("/v1/chat/completions", body)["choices"][0]["message"]
+    assert len(free["reasoning_content"]) > 20 and free["content"] == ""
+    for budget in (1, 10, 25):
+        r = P.post("/v1/chat/completions", {**body, "thinking_budget_tokens": budget})
+        m = r["choices"][0]["message"]
+        assert free["reasoning_content"].startswith(m["reasoning_content"]) and m["content"], m
+        written = P.post("/v1/chat/completions", {**body, "thinking_budget_tokens": budget, "reasoning_format": "none", "max_tokens": budget + end})
+        assert written["choices"][0]["message"]["content"] == m["reasoning_content"] + "</think>", (m, written)
+        assert streamed(P, "/v1/chat/completions", {**body, "thinking_budget_tokens": budget})["reasoning_content"] == m["reasoning_content"]
+    none = P.post("/v1/chat/completions", {**body, "thinking_budget_tokens": 0})["choices"][0]["message"]
+    assert "reasoning_content" not in none and none["content"]
+    # an answer that a grammar holds does not think; nor one that is told not to
+    assert P.post("/v1/chat/completions", forced("Rome"))["choices"][0]["message"]["content"] == "Rome"
+    assert P.post("/apply-template", {"messages": HI, "reasoning_effort": "none"})["prompt"].endswith("<think>\n</think>\n\n")
+    assert Q.post("/apply-template", {"messages": HI, "reasoning_effort": "none"})["prompt"].endswith("<think>\n\n</think>\n\n")
+    assert Q.post("/apply-template", {"messages": HI})["prompt"].endswith("<|assistant|>\n")
+    e = Server(ENGINE, name="talk-none")
+    try:
+        assert e.post("/v1/chat/completions", {**body, "thinking_budget_tokens": 5}, 400)["error"]["param"] == "thinking_budget_tokens"
+    finally:
+        assert e.stop() == 0
+
+
+@test
+def a_forced_call_is_in_the_way_of_the_family():
+    for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
+        body = {"messages": HI, "max_tokens": 300, "tools": CHAT_TOOLS[:1], "tool_choice": choice, "temperature": 1, "logit_bias": BIAS}
+        c = Q.post("/v1/chat/completions", body)["choices"][0]
+        f = c["message"]["tool_calls"][0]["function"]
+        assert c["finish_reason"] == "tool_calls" and f["name"] == "weather" and json.loads(f["arguments"])["city"] in ("Rome", "Paris"), c
+        s = streamed(Q, "/v1/chat/completions", {**body, "logprobs": True})
+        assert s["calls"][0][0] == "weather" and json.loads(s["calls"][0][1])["city"] in ("Rome", "Paris")
+    m = Q.post("/v1/messages", {"messages": HI, "max_tokens": 300, "tools": ANT_TOOLS[:1], "tool_choice": {"type": "any"}, "temperature": 0})
+    assert m["content"][0]["type"] == "tool_use" and m["content"][0]["name"] == "weather", m
+    r = Q.post("/v1/responses", {"input": "a", "max_output_tokens": 300, "tools": [{"type": "function", "name": "weather", "parameters": CITY, "strict": True}],
+                                 "tool_choice": "required", "temperature": 0})
+    assert r["output"][0]["type"] == "function_call" and r["output"][0]["name"] == "weather", r
+
+
+@test
+def two_calls_where_one_is_allowed():
+    body = forced(CALL + "\n" + CALL, tools=CHAT_TOOLS)
+    assert len(Q.post("/v1/chat/completions", body)["choices"][0]["message"]["tool_calls"]) == 2
+    assert len(Q.post("/v1/chat/completions", {**body, "parallel_tool_calls": False})["choices"][0]["message"]["tool_calls"]) == 1
+
+
+def anthropic_stream(body):
+    """The blocks that the events make, after a look at their order."""
+    _, _, text = Q.request("POST", "/v1/messages", {**body, "stream": True})
+    all_events = events(text)
+    blocks, state = [], None
+    for e in all_events[1:]:
+        kind = e["type"]
+        if kind == "content_block_start":
+            assert state is None and e["index"] == len(blocks)
+            state = e["index"]
+            blocks.append({**e["content_block"], "json": ""})
+        elif kind == "content_block_delta":
+            assert state == e["index"]
+            d, b = e["delta"], blocks[-1]
+            if d["type"] == "input_json_delta":
+                b["json"] += d["partial_json"]
+            else:
+                field = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}[d["type"]]
+                b[field] += d[field]
+        elif kind == "content_block_stop":
+            assert state == e["index"]
+            state = None
+    assert [e["type"] for e in all_events][-2:] == ["message_delta", "message_stop"] and state is None
+    return blocks, all_events[-2]["delta"]["stop_reason"]
+
+
+@test
+def anthropic_blocks():
+    for text, want, stop in [
+        ("<think>hm</think>\n\nSo.", [("thinking", "hm"), ("text", "So.")], "end_turn"), ("So.", [("text", "So.")], "end_turn"),
+        ("<think>hm</think>So.\n" + CALL, [("thinking", "hm"), ("text", "So."), ("tool_use", {"city": "Rome"})], "tool_use"),
+        (CALL + CALL, [("tool_use", {"city": "Rome"})] * 2, "tool_use"), ("<tool_call>{bad", [("text", "<tool_call>{bad")], "end_turn"),
+    ]:
+        body = {"messages": HI, "max_tokens": 300, "tools": ANT_TOOLS, "guided_choice": [text]}
+        r = Q.post("/v1/messages", body)
+        got = [(b["type"], b[{"thinking": "thinking", "text": "text", "tool_use": "input"}[b["type"]]]) for b in r["content"]]
+        assert got == want and r["stop_reason"] == stop, (text, r)
+        blocks, ended = anthropic_stream(body)
+        got = [(b["type"], json.loads(b["json"]) if b["type"] == "tool_use" else b[b["type"]]) for b in blocks]
+        assert got == want and ended == stop, (text, blocks)
+
+
+@test
+def anthropic_history():
+    history = [{"role": "user", "content": "go"},
+               {"role": "assistant", "content": [{"type": "thinking", "thinking": "first", "signature": ""}, {"type": "text", "text": "so"},
+                                                 {"type": "tool_use", "id": "a", "name": "weather", "input": {"city": "Rome"}}]},
+               {"role": "user", "content": [{"type": "text", "text": "and?"}, {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "sun"}]}]}]
+    prompt = Q.post("/apply-template", {"messages": [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "so", "reasoning_content": "first", "tool_calls": [{"function": {"name": "weather", "arguments": '{"city": "Rome"}'}}]},
+        {"role": "tool", "content": "sun"}, {"role": "user", "content": "and?"}], "tools": CHAT_TOOLS})["prompt"]
+    assert "<think>first</think>so" in prompt and '"city": "Rome"' in prompt and "<|tool|>sun<|user|>and?" in prompt, prompt
+    n = len(Q.post("/tokenize", {"content": prompt})["tokens"])
+    assert Q.post("/v1/messages/count_tokens", {"messages": history, "tools": ANT_TOOLS})["input_tokens"] == n
+    image = [{"role": "user", "content": [{"type": "image", "source": {}}]}]
+    assert "text alone" in Q.post("/v1/messages", {"messages": image, "max_tokens": 1}, 400)["error"]["message"]
+
+
+@test
+def responses_items():
+    tools = [{"type": "function", "name": "weather", "parameters": CITY}]
+    text = "<think>hm</think>So.\n" + CALL
+    body = {"input": "a", "max_output_tokens": 300, "tools": tools, "guided_choice": [text]}
+    r = Q.post("/v1/responses", body)
+    assert [o["type"] for o in r["output"]] == ["reasoning", "message", "function_call"] and r["status"] == "completed", r
+    assert r["output"][0]["content"][0]["text"] == "hm" and r["output"][1]["content"][0]["text"] == "So."
+    assert json.loads(r["output"][2]["arguments"]) == {"city": "Rome"} and r["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
+    _, _, raw = Q.request("POST", "/v1/responses", {**body, "stream": True})
+    all_events = events(raw)
+    assert [e["sequence_number"] for e in all_events] == list(range(len(all_events)))
+    for kind, want in (("reasoning_text", "hm"), ("output_text", "So."), ("function_call_arguments", r["output"][2]["arguments"])):
+        assert "".join(e["delta"] for e in all_events if e["type"] == f"response.{kind}.delta") == want
+    done = [e["item"]["type"] for e in all_events if e["type"] == "response.output_item.done"]
+    assert done == ["reasoning", "message", "function_call"] and all_events[-1]["response"]["output"][2]["name"] == "weather"
+    again = [{"role": "user", "content": "a"}, *r["output"], {"type": "function_call_output", "call_id": r["output"][2]["call_id"], "output": "sun"}]
+    assert Q.post("/v1/responses", {"input": again, "max_output_tokens": 2, "tools": tools})["output"][0]["type"] in ("message", "reasoning")
+
+
+@test
+def a_template_without_tools_gets_them_as_text():
+    e = Server(ENGINE, name="talk-plain")
+    try:
+        prompt = e.post("/apply-template", {"messages": [
+            {"role": "user", "content": "go"}, {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "weather", "arguments": "{}"}}]},
+            {"role": "tool", "content": "sun"}], "tools": CHAT_TOOLS})["prompt"]
+        assert '"name":"weather"' in prompt and "None" not in prompt and "user\nsun" in prompt, prompt
+    finally:
+        assert e.stop() == 0
+
+
+@test
+def goodbye():
+    assert Q.stop() == 0 and P.stop() == 0
+
+
+BIAS = {str(t): -100 for c in "\t\n\r \\" for t in Q.post("/tokenize", {"content": c, "add_special": False})["tokens"]}
+
+if __name__ == "__main__":
+    code = run_all("talk-")
+    for server in (Q, P):
+        if server.process.poll() is None:
+            server.process.kill()
+    sys.exit(code)
