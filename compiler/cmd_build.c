@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "compiler/commands.h"
-#include "compiler/golden_cache.h"
 #include "compiler/pipeline.h"
 #include "compiler/report.h"
 
@@ -74,8 +73,8 @@ static bool select_precision(struct build *b)
     static const struct {
         const char *name;
         enum dtype dtype;
-        double tolerance; /* of golden vectors, relative to the outputs' spread */
-    } rows[] = {{"keep", DT_NONE, 0}, {"f16", DT_F16, 1e-2}, {"bf16", DT_BF16, 5e-2}, {"fp8", DT_F8E4M3FN, 0.3}, {"int8", DT_I8, 0.3}};
+        double tolerance; /* of golden vectors, which round alike: a few values that round the other way */
+    } rows[] = {{"keep", DT_NONE, 0}, {"f16", DT_F16, 2e-3}, {"bf16", DT_BF16, 1e-2}, {"fp8", DT_F8E4M3FN, 2e-2}, {"int8", DT_I8, 2e-2}};
     const char *prec = option_value(b->o, OPT_PREC, "keep");
     size_t i = 0;
     while (i < ARRAY_LEN(rows) && strcmp(rows[i].name, prec) != 0) i++;
@@ -97,10 +96,8 @@ static bool run(struct build *b, const char *output)
     bool stopped = false;
     b->m = pipeline_import(b->o, b->model_path, b->diag);
     if (!b->m || !pipeline_select_target(b) || !select_precision(b)) return false;
-    if (wants_golden(b->o)) {
-        bool caches = !option_given(b->o, OPT_NO_CACHE);
-        b->golden = golden_make_cached(b->m, (int)sysconf(_SC_NPROCESSORS_ONLN), caches, b->diag);
-    }
+    b->wants_golden = wants_golden(b->o);
+    if (b->wants_golden && b->m->precision == DT_NONE) pipeline_golden(b);
     if (!pipeline_tensor(b, &stopped)) return false;
     if (stopped) return true;
     if (!pipeline_lower(b)) return false;

@@ -232,7 +232,7 @@ static void put_golden(struct emitter *e, const struct golden *g, double toleran
 {
     size_t n_sym = dim_sym_count(e->p->module->dims);
     struct infr_golden row = {.seed = g->seed, .symbols = (uint32_t)e->pool_i64.n, .outputs = 0,
-                              .tolerance = g->tolerance > tolerance ? g->tolerance : tolerance};
+                              .tolerance = tolerance > 0 ? tolerance : g->tolerance};
     for (size_t i = 0; i < n_sym; i++) vec_push(&e->scratch, &e->pool_i64, i < g->n_symbols ? g->sym_values[i] : 1);
     for (size_t o = 0; o < e->outputs.n; o++) {
         const struct golden_output *go = &g->outputs[o];

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "compiler/golden_cache.h"
 #include "compiler/import/import.h"
 #include "compiler/tensor_file.h"
 #include "compiler/tune/tune.h"
@@ -103,13 +105,25 @@ static bool write_ir(struct build *b)
     return ok;
 }
 
+void pipeline_golden(struct build *b)
+{
+    b->golden = golden_make_cached(b->m, (int)sysconf(_SC_NPROCESSORS_ONLN), !option_given(b->o, OPT_NO_CACHE), b->diag);
+}
+
+/* Rounding is what was asked for: the reference rounds too, so that the tolerance is that of sums. */
+static void golden_of_rounded(void *ctx, const char *pass, struct ir_module *m)
+{
+    struct build *b = ctx;
+    if (m->precision != DT_NONE && b->wants_golden && !strcmp(pass, "precision")) pipeline_golden(b);
+}
+
 bool pipeline_tensor(struct build *b, bool *out_stopped)
 {
     const struct options *o = b->o;
     *out_stopped = false;
     struct pass_options po = {.print_after = option_value(o, OPT_PRINT_AFTER, NULL), .stop_after = option_value(o, OPT_STOP_AFTER, NULL),
                               .start_at = option_value(o, OPT_START_AT, NULL), .time = option_given(o, OPT_TIME_PASSES),
-                              .print = print_ir};
+                              .print = print_ir, .seen = golden_of_rounded, .seen_ctx = b};
     bool ok = known_pass(po.print_after, true, b->diag);
     ok = known_pass(po.stop_after, true, b->diag) && ok;
     ok = known_pass(po.start_at, false, b->diag) && ok;
@@ -123,6 +137,7 @@ bool pipeline_tensor(struct build *b, bool *out_stopped)
     b->m->plain_sums = !strcmp(acc, "f32");
     if (!b->m->plain_sums && strcmp(acc, "auto") != 0) return diag_report(b->diag, DIAG_OPTION, NULL, "--acc=%s: there are auto and f32", acc);
     if (!pass_run_all(b->m, &po, b->diag)) return false;
+    if (b->wants_golden && !b->golden && b->m->precision != DT_NONE) pipeline_golden(b); /* began behind that pass */
     if (!po.stop_after) return true;
     *out_stopped = true;
     return write_ir(b);

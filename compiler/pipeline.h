@@ -32,6 +32,7 @@ struct build {
     struct ir_module *m;
     struct build_part parts[BUILD_MAX_PARTS]; /* the CPU's first, if there is one */
     int n_parts;
+    bool wants_golden;
     const struct golden *golden; /* NULL: none */
     double golden_tolerance;     /* of a lowered precision; 0: the golden vector's own */
 };
@@ -42,6 +43,8 @@ struct ir_module *pipeline_import(const struct options *o, const char *path, str
 bool pipeline_tensor(struct build *b, bool *out_stopped);
 bool pipeline_select_target(struct build *b);
 bool pipeline_lower(struct build *b);
+/* The golden vector of the module as it is now. */
+void pipeline_golden(struct build *b);
 /* Objects and link; writes output_path. */
 bool pipeline_engine(struct build *b, const char *output_path);
 void build_deinit(struct build *b);

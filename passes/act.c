@@ -59,7 +59,7 @@ static void run_block(struct ir_module *m, struct ir_block *b, int max, struct a
 bool pass_act(struct ir_module *m, struct diag_sink *diag)
 {
     (void)diag;
-    int max = steps(m);
+    int max = m->precision == DT_NONE ? steps(m) : 0; /* --prec has a rounding of its own */
     if (!max) return true;
     struct arena scratch;
     arena_init(&scratch);

@@ -51,6 +51,7 @@ bool pass_run_all(struct ir_module *m, const struct pass_options *opt, struct di
         m->checks.n = n_checks;
         if (opt->print && opt->print_after && (!strcmp(opt->print_after, "all") || !strcmp(opt->print_after, p->name)))
             opt->print(opt->print_ctx, p->name, m);
+        if (opt->seen) opt->seen(opt->seen_ctx, p->name, m);
         if (opt->stop_after && !strcmp(opt->stop_after, p->name)) return true;
     }
     return true;

@@ -20,6 +20,8 @@ struct pass_options {
     int64_t bisect_limit;      /* stop after this many pass runs; 0 = no limit */
     void (*print)(void *ctx, const char *pass, const struct ir_module *m);
     void *print_ctx;
+    void (*seen)(void *ctx, const char *pass, struct ir_module *m); /* behind each pass; NULL: nobody looks */
+    void *seen_ctx;
 };
 
 int pass_count(void);

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "ir/build.h"
+#include "ir/encoding.h"
 #include "ir/smallfloat.h"
 #include "passes/pass.h"
 
@@ -43,14 +44,33 @@ static void encode(enum dtype to, double v, void *p)
     memcpy(p, &q, 1);
 }
 
+/* The weights as f32, block formats taken apart. */
+static const float *unpacked(struct precision *z, const struct ir_const *c, int64_t count)
+{
+    if (!c->type.enc) return c->data;
+    float *w = arena_alloc(&z->m->arena, (size_t)count * sizeof *w);
+    encoding_unpack(ir_const_encoding(c), c->data, count, w);
+    return w;
+}
+
+/* A block format that stays in f32: no later pass reads it as it is. */
+static void keep_unpacked(struct precision *z, struct ir_op *op, const struct ir_const *c, int64_t count)
+{
+    struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
+    int64_t dims[2] = {c->type.dims[0]->value, c->type.dims[1]->value};
+    const float *w = unpacked(z, c, count);
+    ir_op_set_operand(op, 1, ir_build_constant(&b, ir_const_make(z->m, c->name, ir_type_static(z->m, DT_F32, 2, dims), w,
+                                                                 (size_t)count * sizeof *w, false)));
+}
+
 /* False when a weight does not fit the format. */
 static bool round_weights(struct precision *z, struct ir_builder *b, const struct ir_const *c, bool trans, struct weights *out)
 {
     int64_t d0 = c->type.dims[0]->value, d1 = c->type.dims[1]->value, k = trans ? d1 : d0, n = trans ? d0 : d1, count = d0 * d1;
     size_t elem = dtype_bytes(z->to);
-    const float *w = c->data;
     char *data = arena_alloc(&z->m->arena, (size_t)count * elem);
     float *scale = ARENA_ARRAY(&z->m->arena, float, n);
+    const float *w = unpacked(z, c, count);
     for (int64_t i = 0; i < count; i++) {
         float a = fabsf(w[i]), *s = &scale[column_of(i, k, n, trans)];
         if (!(a <= (z->to == DT_F16 ? 65504.0f : 3.0e38f))) return false;
@@ -88,10 +108,11 @@ static bool rewrite(struct precision *z, struct ir_op *op)
     const struct ir_const *c = ir_value_const(ir_operand(op, 1));
     bool trans = ir_attr_int(op, "trans_b", 0);
     int64_t n;
-    if (!c || c->splat || c->part || !c->data || c->type.enc || c->type.rank != 2 || c->type.dtype != DT_F32 || !ir_type_static_elems(&c->type, &n) || n < 1) return true;
+    if (!c || c->splat || c->part || !c->data || c->type.rank != 2 || c->type.dtype != DT_F32 || !ir_type_static_elems(&c->type, &n) || n < 1) return true;
     struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
     struct weights w;
     if (!round_weights(z, &b, c, trans, &w)) {
+        if (c->type.enc) keep_unpacked(z, op, c, n);
         diag_warn(z->diag, DIAG_PRECISION, op->loc ? op->loc->text : NULL, "kept in f32: weights of '%s' do not fit the precision", c->name ? c->name : "?");
         return true;
     }

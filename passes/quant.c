@@ -260,6 +260,7 @@ static bool rewrite(struct quant *z, struct ir_op *op)
     bool matmul = op->code == IR_OP_MATMUL && encoded(ir_operand(op, 1)) && ir_attr_int(op, "trans_b", 0) && !ir_attr_int(op, "trans_a", 0);
     const struct ir_const *c = encoded(ir_operand(op, gather ? 0 : 1));
     bool batched = matmul && is_batched(op, c);
+    if (matmul && !batched && c->type.rank == 2 && z->m->precision != DT_NONE) return true; /* passes/precision.c unpacks it */
     if ((!gather && !matmul) || (c->type.rank != 2 && !batched)) {
         for (int i = 0; i < op->n_operands; i++)
             if (encoded(ir_operand(op, i)))

@@ -30,6 +30,7 @@ struct rt_device_type {
     int (*load)(struct rt_device *d, const struct infr_engine *e, struct infr_status *st);
     /* s->io holds the inputs' and outputs' host addresses, s->results the outputs. */
     int (*run)(struct rt_device *d, struct infr_session *s, struct rt_shape *shape, struct infr_status *st);
+    uint64_t (*free_memory)(struct rt_device *d); /* bytes; 0: unknown */
     void (*session_destroy)(struct rt_device *d, struct infr_session *s);
 };
 

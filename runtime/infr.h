@@ -122,6 +122,16 @@ int infr_session_create(struct infr_engine *engine, struct infr_session **out_se
                         struct infr_status *status);
 void infr_session_destroy(struct infr_session *session);
 
+/*
+ * Before the first run: on a GPU, state stays in its memory from run to run, zeros at first and
+ * whenever its size changes; the caller's memory of state inputs is then neither read nor written.
+ * Returns false where the engine runs on the CPU, for which nothing changes.
+ */
+bool infr_session_keep_state(struct infr_session *session);
+/* Bytes of the memory that state of this session lives in: the GPU's that are free, or the system's
+ * in all. */
+uint64_t infr_session_memory(struct infr_session *session);
+
 /* Fills dtype, rank, dims and bytes of every output for inputs of these dtypes and dims; looks at
  * no data. */
 int infr_session_shapes(struct infr_session *session, const struct infr_tensor *inputs,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "runtime/status.h"
 
@@ -58,6 +59,14 @@ void infr_session_destroy(struct infr_session *s)
     free(s->results);
     free(s->counters);
     free(s);
+}
+
+bool infr_session_keep_state(struct infr_session *s) { return s->keeps_state = s->e->device != NULL; }
+
+uint64_t infr_session_memory(struct infr_session *s)
+{
+    if (s->e->device) return s->e->device->type->free_memory(s->e->device);
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 void infr_session_cancel(struct infr_session *s) { atomic_store(&s->cancel, true); }

@@ -63,6 +63,7 @@ struct infr_session {
         _Alignas(64) _Atomic int64_t next;
     } *counters;          /* a launch: next unclaimed slice */
     _Atomic bool cancel;
+    bool keeps_state;     /* state lives on the device: infr_session_keep_state */
     void *device_state;   /* the device's own, made at the first run */
     struct rt_profile *profile; /* NULL: not measured */
 };

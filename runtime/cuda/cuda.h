@@ -38,7 +38,9 @@ struct cuda_session {
     cu_stream stream;
     cu_pointer memory;       /* arena, then inputs, then outputs */
     uint64_t memory_bytes;
-    uint64_t *io_offset;     /* inputs, then outputs */
+    uint64_t *io_offset;     /* inputs, then outputs; of state that is kept: in `state` */
+    cu_pointer state;        /* of a session that keeps it */
+    uint64_t state_bytes;
     void **params;           /* of the launch with the most */
     uint64_t *addresses;
 };

@@ -284,11 +284,20 @@ int cuda_load(struct rt_device *base, const struct infr_engine *e, struct infr_s
     return code ? code : load_weights(d, e, st);
 }
 
+static uint64_t cuda_free_memory(struct rt_device *base)
+{
+    struct cuda_device *d = (struct cuda_device *)base;
+    size_t free_bytes = 0, total = 0;
+    if (d->cu.cuCtxSetCurrent(d->context) || d->cu.cuMemGetInfo_v2(&free_bytes, &total)) return 0;
+    return free_bytes;
+}
+
 const struct rt_device_type infr_cuda_device = {
     .name = "cuda",
     .open = cuda_open,
     .close = cuda_close,
     .load = cuda_load,
     .run = cuda_run,
+    .free_memory = cuda_free_memory,
     .session_destroy = cuda_session_destroy,
 };

@@ -52,6 +52,7 @@ enum {
     X(cuMemGetInfo_v2, (size_t *free_bytes, size_t *total))                                                   \
     X(cuMemcpyHtoDAsync_v2, (cu_pointer dst, const void *src, size_t bytes, cu_stream s))                     \
     X(cuMemcpyDtoHAsync_v2, (void *dst, cu_pointer src, size_t bytes, cu_stream s))                           \
+    X(cuMemsetD8Async, (cu_pointer dst, unsigned char value, size_t bytes, cu_stream s))                      \
     X(cuStreamCreate, (cu_stream *out, unsigned flags))                                                       \
     X(cuStreamDestroy_v2, (cu_stream s))                                                                      \
     X(cuStreamSynchronize, (cu_stream s))                                                                     \

@@ -60,12 +60,42 @@ void cuda_session_destroy(struct rt_device *base, struct infr_session *s)
     if (!cs) return;
     d->cu.cuCtxSetCurrent(d->context);
     if (cs->memory) d->cu.cuMemFree_v2(cs->memory);
+    if (cs->state) d->cu.cuMemFree_v2(cs->state);
     if (cs->stream) d->cu.cuStreamDestroy_v2(cs->stream);
     free(cs->io_offset);
     free(cs->params);
     free(cs->addresses);
     free(cs);
     s->device_state = NULL;
+}
+
+static bool is_kept(const struct call *c, uint32_t input)
+{
+    return c->s->keeps_state && c->e->inputs[input].optional == INFR_IO_STATE;
+}
+
+/* State that stays here: made at the first run, and again where its size changes. */
+static int place_state(struct call *c)
+{
+    struct cuda_session *cs = c->cs;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < c->e->n_inputs; i++) {
+        if (!is_kept(c, i)) continue;
+        cs->io_offset[i] = at;
+        at += aligned(io_bytes(c, i));
+    }
+    if (at == cs->state_bytes) return INFR_OK;
+    if (cs->state) c->cu->cuMemFree_v2(cs->state);
+    cs->state = 0;
+    cs->state_bytes = 0;
+    if (!at) return INFR_OK;
+    if (c->cu->cuMemAlloc_v2(&cs->state, at)) {
+        cs->state = 0;
+        return cuda_fail_memory(c->d, "the KV cache (--ctx and --kv-memory size it)", at, c->st);
+    }
+    cs->state_bytes = at;
+    cu_result r = c->cu->cuMemsetD8Async(cs->state, 0, at, cs->stream);
+    return r ? cu_fail(c->cu, r, "clearing the KV cache on the GPU", c->st) : INFR_OK;
 }
 
 /* Grows only; what was in it is no longer needed. */
@@ -75,6 +105,7 @@ static int place_memory(struct call *c)
     uint64_t at = aligned(c->shape->arena_bytes);
     uint32_t n_io = c->e->n_inputs + c->e->n_outputs;
     for (uint32_t i = 0; i < n_io; i++) {
+        if (i < c->e->n_inputs && is_kept(c, i)) continue;
         cs->io_offset[i] = at;
         at += aligned(io_bytes(c, i));
     }
@@ -93,7 +124,7 @@ static cu_pointer buf_address(const struct call *c, uint32_t buf)
 {
     const struct infr_buf *b = &c->e->bufs[buf];
     switch ((enum infr_buf_kind)b->kind) {
-    case INFR_BUF_INPUT: return c->cs->memory + c->cs->io_offset[b->io];
+    case INFR_BUF_INPUT: return (is_kept(c, b->io) ? c->cs->state : c->cs->memory) + c->cs->io_offset[b->io];
     case INFR_BUF_OUTPUT: return c->cs->memory + c->cs->io_offset[c->e->n_inputs + b->io];
     case INFR_BUF_CONST: return c->d->weights + c->d->const_offset[buf];
     case INFR_BUF_ARENA: break;
@@ -185,7 +216,7 @@ static int run_block(const struct call *c, uint32_t block)
 static int copy_in(const struct call *c)
 {
     for (uint32_t i = 0; i < c->e->n_inputs; i++) {
-        uint64_t bytes = io_bytes(c, i);
+        uint64_t bytes = is_kept(c, i) ? 0 : io_bytes(c, i);
         cu_result r = bytes ? c->cu->cuMemcpyHtoDAsync_v2(c->cs->memory + c->cs->io_offset[i], c->s->io[i], bytes, c->cs->stream) : 0;
         if (r) return cu_fail(c->cu, r, "sending an input to the GPU", c->st);
     }
@@ -196,7 +227,7 @@ static int copy_out(const struct call *c)
 {
     cu_result r = 0;
     for (uint32_t i = 0; !r && i < c->e->n_inputs; i++)
-        if (c->e->inputs[i].optional == INFR_IO_STATE && io_bytes(c, i))
+        if (c->e->inputs[i].optional == INFR_IO_STATE && !is_kept(c, i) && io_bytes(c, i))
             r = c->cu->cuMemcpyDtoHAsync_v2(c->s->io[i], c->cs->memory + c->cs->io_offset[i], io_bytes(c, i), c->cs->stream);
     for (uint32_t i = 0; !r && i < c->e->n_outputs; i++)
         if (c->s->results[i].bytes)
@@ -217,6 +248,7 @@ int cuda_run(struct rt_device *base, struct infr_session *s, struct rt_shape *sh
         cuda_session_destroy(base, s);
         return code;
     }
+    if (!code) code = place_state(&c);
     if (!code) code = place_memory(&c);
     for (uint32_t i = 0; !code && i < c.e->n_args; i++) {
         const struct infr_arg *a = &c.e->args[i];

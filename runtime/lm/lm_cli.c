@@ -141,6 +141,8 @@ static const struct option_row {
     {"--threads", "N", THREADS, RUNS, 0, 1, RT_MAX_WORKERS, 0,
      "workers [as many as affinity and cgroup allow]"},
     {"--isa", "LEVEL", ISA, RUNS, 0, 0, 0, 0, "v2, v3, v4, vnni or amx [the highest possible]"},
+    {"--device", "DEVICE", TEXT, RUNS, AT(engine_options.device), 0, 0, 0,
+     "cuda, cpu or auto: a GPU where engine and machine have one of a kind [auto]"},
     {"--listen", "ADDRESS", LIST, LM_SERVE, AT(listen), 0, 0, 0,
      "127.0.0.1:8080, [::1]:8080, localhost:8080 or unix:PATH; may be repeated [127.0.0.1:8080]"},
     {"--model-name", "NAME", TEXT, LM_SERVE, AT(model_name), 0, 0, 0,

@@ -169,6 +169,7 @@ static int forward(struct lm_model *m, const struct lm_batch *b, struct lm_outpu
 int lm_model_set_pages(struct lm_model *m, uint32_t n_pages, struct infr_status *st)
 {
     struct engine_model *x = (struct engine_model *)m;
+    bool on_device = infr_session_keep_state(x->s);
     for (uint32_t i = 0; i < x->n_in; i++) {
         struct infr_tensor *t = &x->in[i];
         if (!x->is_state[i] || t->data) continue;
@@ -177,7 +178,8 @@ int lm_model_set_pages(struct lm_model *m, uint32_t n_pages, struct infr_status 
         for (uint32_t a = 0; a < t->rank; a++)
             if (__builtin_mul_overflow(bytes, (uint64_t)t->dims[a], &bytes) || bytes > 1ull << 46)
                 return rt_fail(st, INFR_BAD_INPUT, "a KV cache of %u pages is too large", n_pages);
-        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+        /* on a GPU these addresses are a name alone */
+        void *p = mmap(NULL, bytes, on_device ? PROT_NONE : PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) return rt_fail_memory(st, "the KV cache", bytes);
         t->data = p;

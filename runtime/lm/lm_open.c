@@ -69,7 +69,7 @@ static int size_cache(struct lm_cli *c, struct lm_open *x, uint32_t n_seqs, uint
                 trained);
     uint64_t each = (ctx + P - 1) / P, pages = each * n_seqs, most = UINT32_MAX >> 4;
     uint64_t memory = (uint64_t)c->kv_memory;
-    if (!memory) memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+    if (!memory) memory = infr_session_memory(lm_model_session(x->model)) / 2;
     if (m->page_bytes && memory / m->page_bytes < most) most = memory / m->page_bytes;
     if (c->kv_memory && !c->ctx_given && each > most && most)
         ctx = most * P; /* asked for */
@@ -95,6 +95,8 @@ int lm_open_model(struct lm_cli *c, struct lm_open *x, uint32_t n_seqs, uint32_t
     uint64_t pages = 0;
     if (code) return code;
     code = infr_engine_open_self(&c->engine_options, &x->e, &st);
+    if (!code && infr_engine_note(x->e))
+        fprintf(stderr, "note: %s; running on the CPU\n", infr_engine_note(x->e));
     if (!code) code = lm_model_open(x->e, &x->text.h, &x->model, &st);
     if (!code && x->model->page_tokens) code = size_cache(c, x, n_seqs, default_ctx, &pages, &st);
     if (!code && pages) code = lm_model_set_pages(x->model, (uint32_t)pages, &st);

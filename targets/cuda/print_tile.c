@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Ops on whole tiles: IOTA, SPLAT, EXTRACT, REDUCE, MMA. */
+#include <stdio.h>
+
 #include "targets/cuda/print.h"
 
 static void declare(struct printer *p, const struct lp_value *v)
@@ -34,18 +36,21 @@ static void print_reduce(struct printer *p, const struct lp_op *op)
     }
     pr_element(p, &src, x, "r", "e");
     pr_element(p, &dst, y, "r", "0");
-    pr_binary(p, &expr, ops[op->index], x->type.dtype, "h[e]", "h[e + n]");
     declare(p, y);
     pr_loops_begin(p, (struct lp_type){x->type.dtype, x->type.rows, 1});
     pr_line(p, "{");
     pr_line(p, "    %s h[%d];", pr_type(x->type.dtype), n);
     pr_line(p, "    #pragma unroll");
     pr_line(p, "    for (int e = 0; e < %d; e++) h[e] = %s;", n, strbuf_get(&src));
-    pr_line(p, "    #pragma unroll");
-    pr_line(p, "    for (int n = %d; n > 0; n /= 2) {", n / 2);
-    pr_line(p, "        #pragma unroll");
-    pr_line(p, "        for (int e = 0; e < n; e++) h[e] = %s;", strbuf_get(&expr));
-    pr_line(p, "    }");
+    /* a loop over n would not be unrolled, and h would lie in memory */
+    for (int half = n / 2; half > 0; half /= 2) {
+        char other[32];
+        snprintf(other, sizeof other, "h[e + %d]", half);
+        strbuf_deinit(&expr);
+        pr_binary(p, &expr, ops[op->index], x->type.dtype, "h[e]", other);
+        pr_line(p, "    #pragma unroll");
+        pr_line(p, "    for (int e = 0; e < %d; e++) h[e] = %s;", half, strbuf_get(&expr));
+    }
     pr_line(p, "    %s = h[0];", strbuf_get(&dst));
     pr_line(p, "}");
     pr_loops_end(p, (struct lp_type){x->type.dtype, x->type.rows, 1});

@@ -8,11 +8,14 @@
 # must give one hash of raw logit bits per prompt and level. The logits are those of the prompt's last token and of the
 # tokens that follow it.
 #
-# usage: invariance.sh [--few] VOCAB ENGINE...     --few: a dozen combinations a level that have each value at least once
+# usage: invariance.sh [--few] [--cuda] VOCAB ENGINE...
+#   --few   a dozen combinations a level that have each value at least once
+#   --cuda  on the GPU, or the driver's stand-in that LD_LIBRARY_PATH leads to, in place of the CPU's levels
 # Prints a line an engine and level; exits with 1 when a hash differs.
 
-few=
+few= levels='isa=v2 isa=v3 isa=v4 isa=vnni isa=amx'
 [ "$1" = --few ] && few=1 && shift
+[ "$1" = --cuda ] && levels=device=cuda && shift
 vocab=$1
 shift
 tmp=$(mktemp -d) || exit 1
@@ -57,23 +60,23 @@ prompts >"$tmp/ids"
 combinations >"$tmp/combinations"
 status=0
 for engine; do
-    for isa in v2 v3 v4 vnni amx; do
-        "$engine" info --isa=$isa >/dev/null 2>&1 || continue
+    for isa in $levels; do
+        "$engine" info --$isa >/dev/null 2>&1 || continue
         runs=0 preempted=0 found=0 bad=0
         rm -f "$tmp/want"
         while read -r args; do
             # shellcheck disable=SC2086
-            "$engine" logits "$tmp/ids" -n 4 --ctx 128 --isa $isa $args >"$tmp/got" 2>"$tmp/figures" || { cat "$tmp/figures"; exit 1; }
+            "$engine" logits "$tmp/ids" -n 4 --ctx 128 --$isa $args >"$tmp/got" 2>"$tmp/figures" || { cat "$tmp/figures"; exit 1; }
             runs=$((runs + 1))
             preempted=$((preempted + $(sed 's/.* steps, \([0-9]*\) pre.*/\1/' "$tmp/figures")))
             found=$((found + $(sed 's/.*ions, \([0-9]*\) tok.*/\1/' "$tmp/figures")))
             [ -f "$tmp/want" ] || cp "$tmp/got" "$tmp/want"
             cmp -s "$tmp/want" "$tmp/got" && continue
             bad=$((bad + 1))
-            echo "differs: $engine logits -n 4 --ctx 128 --isa $isa $args, prompts: $(diff "$tmp/want" "$tmp/got" | grep -c '^<')"
+            echo "differs: $engine logits -n 4 --ctx 128 --$isa $args, prompts: $(diff "$tmp/want" "$tmp/got" | grep -c '^<')"
         done <"$tmp/combinations"
         distinct=$(cut -d' ' -f1 "$tmp/want" | sort -u | wc -l)
-        echo "$engine $isa: $runs combinations, $bad differ; $distinct hashes of 16 prompts, $preempted preemptions, $found tokens found"
+        echo "$engine ${isa#*=}: $runs combinations, $bad differ; $distinct hashes of 16 prompts, $preempted preemptions, $found tokens found"
         [ $bad = 0 ] && [ "$distinct" = 16 ] && [ $preempted -gt 0 ] && [ $found -gt 0 ] || status=1
     done
 done

@@ -189,6 +189,38 @@ injected small-gpu INFC_FAKE_MEM=1024 'device memory is short'
 injected launch INFC_FAKE_FAIL=launch@2 'a kernel, or fetching an output'
 injected lost INFC_FAKE_FAIL=lost@1 'sending the weights to the GPU failed'
 
+# ---- language models: a llama of two layers ----
+
+# The KV cache stays on the device: its host addresses are a mapping that nobody may touch. Prompts found, chunks, batches,
+# preemption: one hash of logits each. Row: target's capability, precision, greatest difference from the CPU's logits.
+if t_want lm && $python "$INFC_SRC/tests/lm/make_model.py" . >out 2>&1; then
+    echo '1 5 9 300 20 7 8 33 12 40 2 2 7 19 101 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25' >ids
+    while read -r arch prec bound; do
+        name=lm-$prec-sm$arch
+        t_run "$name" 0 "$INFC" build chat.gguf --target=sm$arch,x86-64-v3 --prec=$prec -o lm || continue
+        export INFC_FAKE_CC=$arch LD_LIBRARY_PATH=$fake
+        t_run "$name" 0 ./lm selftest && t_grep "$name" "^ok *sm$arch *golden" out && t_ok "$name-selftest"
+        for device in cpu cuda; do ./lm logits ids --all --raw --ctx 128 --chunk 16 --device=$device >$device.f32 2>err || t_fail "$name" "$(cat err)"; done
+        t_check "$name-logits" $python -c 'import sys, numpy as np
+a, b = np.fromfile("cpu.f32", np.float32), np.fromfile("cuda.f32", np.float32)
+e = np.abs(a - b).max() / a.std()
+print("difference", e)
+assert a.size == b.size == 36 * 389 and e <= float(sys.argv[1])' "$bound"
+        t_check "$name-invariance" "$INFC_SRC/tests/lm/invariance.sh" --few --cuda 300 ./lm
+        unset INFC_FAKE_CC LD_LIBRARY_PATH
+    done <<'END'
+80 keep 1e-5
+89 fp8 0.02
+90 f16 2e-3
+END
+    t_run lm-auto 0 ./lm logits ids --ctx 128 && t_grep lm-auto '^note: no NVIDIA driver.*running on the CPU' err && t_ok lm-auto
+    t_run lm-no-gpu 3 ./lm logits ids --ctx 128 --device=cuda && t_grep lm-no-gpu 'no NVIDIA driver' err && t_ok lm-no-gpu
+    t_run lm-memory 3 env INFC_FAKE_CC=90 INFC_FAKE_FAIL=memory@2 LD_LIBRARY_PATH="$fake" ./lm logits ids --ctx 128 &&
+        t_grep lm-memory 'device memory is short: [0-9]* bytes are needed for the KV cache' err && t_ok lm-memory
+    t_run lm-large 2 env INFC_FAKE_CC=90 INFC_FAKE_MEM=1048576 LD_LIBRARY_PATH="$fake" ./lm logits ids --ctx 100000 &&
+        t_grep lm-large 'bytes of KV cache, more than' err && t_ok lm-large
+fi
+
 # ---- models ----
 
 if t_want minilm && model=$("$INFC_SRC/models/fetch" minilm-f32 2>fetch.log); then
