@@ -45,7 +45,7 @@ def text(source, target):
 def reference(act):
     import numpy as np
 
-    m = make_model.chat_model()
+    m = make_model.chat_model("chat")
     w = {name: np.frombuffer(data, np.float32).astype(np.float64).reshape(dims) for name, dims, number, data in m.tensors}
     n, d = len(IDS), m.head
     norm = lambda x, name: x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-5)) * w[name + ".weight"]  # noqa: E731
