@@ -4,7 +4,7 @@
  * appends the weights as a segment of their own. No system compiler takes part. Equal input gives equal bytes.
  *
  * The engine is written beside its place and renamed: whatever goes wrong, an old one stays whole. Weights stream through
- * a small buffer, in any size.
+ * a small buffer, in any size. Of symbols those stay that begin with "infr_".
  */
 #ifndef INFC_COMPILER_LINK_H
 #define INFC_COMPILER_LINK_H

@@ -86,6 +86,87 @@ static bool add_segment(struct strbuf *elf, const Elf64_Ehdr *h, uint64_t offset
     return true;
 }
 
+/* ---- symbols ---- */
+
+#define KEPT_PREFIX "infr_" /* kernels, data and the API: what profilers show and the linker looks for */
+
+/* Entries of a symbol table whose names begin with the prefix; new strings in `names`. */
+static void keep_symbols(const char *old, uint64_t n_bytes, const char *strings, uint64_t n_strings, Elf64_Shdr *table,
+                         struct strbuf *symbols, struct strbuf *names)
+{
+    const Elf64_Sym none = {0};
+    table->sh_info = 1;
+    strbuf_putn(symbols, (const char *)&none, sizeof none);
+    strbuf_putc(names, '\0');
+    for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= n_bytes; at += sizeof(Elf64_Sym)) {
+        Elf64_Sym y;
+        memcpy(&y, old + at, sizeof y);
+        if (y.st_name >= n_strings || y.st_shndx == SHN_UNDEF) continue;
+        const char *name = strings + y.st_name;
+        size_t len = strnlen(name, n_strings - y.st_name);
+        if (len == n_strings - y.st_name || strncmp(name, KEPT_PREFIX, strlen(KEPT_PREFIX)) != 0) continue;
+        y.st_name = (Elf64_Word)names->len;
+        if (ELF64_ST_BIND(y.st_info) == STB_LOCAL) table->sh_info++; /* these stand first, as they did */
+        strbuf_putn(symbols, (const char *)&y, sizeof y);
+        strbuf_putn(names, name, len + 1);
+    }
+    table->sh_size = symbols->len;
+}
+
+static void put_section(struct strbuf *out, Elf64_Shdr *s, const char *data, uint64_t n)
+{
+    while (s->sh_addralign > 1 && out->len % s->sh_addralign) strbuf_putc(out, '\0');
+    s->sh_offset = out->len, s->sh_size = n;
+    strbuf_putn(out, data, n);
+}
+
+/*
+ * Most symbols are libc's and nobody's business: 0.2 MB. What follows the loaded bytes is written again: the sections that are
+ * not loaded, then the headers. False when the file is laid out otherwise.
+ */
+static bool trim_symbols(struct strbuf *elf, Elf64_Ehdr *h)
+{
+    Elf64_Shdr *s = calloc(h->e_shnum, sizeof *s);
+    struct strbuf out = {0}, symbols = {0}, names = {0};
+    uint64_t end = 0;
+    int table = -1;
+    bool ok = s != NULL;
+    if (ok) memcpy(s, elf->data + h->e_shoff, h->e_shnum * sizeof *s);
+    for (int i = 0; ok && i < h->e_shnum; i++) {
+        if (s[i].sh_type == SHT_NOBITS || s[i].sh_type == SHT_NULL) continue;
+        ok = range_ok(s[i].sh_offset, s[i].sh_size, elf->len);
+        if (s[i].sh_flags & SHF_ALLOC && end < s[i].sh_offset + s[i].sh_size) end = s[i].sh_offset + s[i].sh_size;
+        if (s[i].sh_type == SHT_SYMTAB) table = i;
+    }
+    ok = ok && table > 0 && s[table].sh_link < h->e_shnum && range_ok(s[s[table].sh_link].sh_offset, s[s[table].sh_link].sh_size, elf->len);
+    if (ok) {
+        const Elf64_Shdr *strings = &s[s[table].sh_link];
+        keep_symbols(elf->data + s[table].sh_offset, s[table].sh_size, elf->data + strings->sh_offset, strings->sh_size, &s[table], &symbols, &names);
+        strbuf_putn(&out, elf->data, end);
+    }
+    for (int i = 0; ok && i < h->e_shnum; i++) {
+        if (s[i].sh_type == SHT_NULL || s[i].sh_flags & SHF_ALLOC) continue;
+        ok = s[i].sh_offset >= end;
+        if (i == table) put_section(&out, &s[i], symbols.data, symbols.len);
+        else if ((Elf64_Word)i == s[table].sh_link) put_section(&out, &s[i], names.data, names.len);
+        else put_section(&out, &s[i], elf->data + s[i].sh_offset, s[i].sh_size);
+    }
+    while (out.len % 8) strbuf_putc(&out, '\0');
+    h->e_shoff = out.len;
+    if (ok) {
+        strbuf_putn(&out, (const char *)s, h->e_shnum * sizeof *s);
+        memcpy(out.data, h, sizeof *h);
+        strbuf_deinit(elf);
+        *elf = out;
+    } else {
+        strbuf_deinit(&out);
+    }
+    free(s);
+    strbuf_deinit(&symbols);
+    strbuf_deinit(&names);
+    return ok;
+}
+
 /* ---- section headers ---- */
 
 static bool add_section(struct link_image *i, Elf64_Ehdr *h, uint64_t n_bytes)
@@ -119,7 +200,8 @@ bool link_image_init(struct link_image *i, struct strbuf *elf, uint64_t weights_
     Elf64_Ehdr h;
     *i = (struct link_image){.head = *elf};
     *elf = (struct strbuf){0};
-    if (!check_headers(&i->head, &h)) return diag_report(diag, DIAG_LINK, NULL, "ld.lld wrote something that is no executable");
+    if (!check_headers(&i->head, &h) || !trim_symbols(&i->head, &h))
+        return diag_report(diag, DIAG_LINK, NULL, "ld.lld wrote something that is no executable");
     i->sections_offset = h.e_shoff, i->n_sections = h.e_shnum;
     if (weights_bytes == 0) return true;
     if (weights_bytes > (uint64_t)1 << 46) return diag_report(diag, DIAG_LINK, NULL, "the weights are too large for an engine");

@@ -14,8 +14,8 @@
  *         %6 = load @0[%0, %5] : f32
  *         ...
  *
- * The canonical form leaves out all names, numbers symbols ($0, $1, ..) in the order of their first use and states their
- * ranges at the end; it also leaves out what does not shape the code: loc, schedule, estimates.
+ * The canonical form leaves out all names and numbers symbols ($0, $1, ..) in the order of their first use; it also leaves out
+ * what does not shape the code: loc, schedule, estimates, and the ranges of symbols, which lowering alone asks for.
  */
 #include "ir/dim.h"
 #include "ir/loop.h"
@@ -371,9 +371,5 @@ void lp_print(struct strbuf *out, const struct lp_kernel *k, bool canonical)
     strbuf_puts(out, ") {\n");
     put_block(&p, k->body, 2);
     strbuf_puts(out, "  }\n}\n");
-    for (size_t i = 0; canonical && i < p.syms.n; i++) {
-        strbuf_printf(out, "$%zu", i);
-        put_range(&p, p.syms.v[i]);
-    }
     arena_deinit(&p.arena);
 }

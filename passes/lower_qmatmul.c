@@ -17,7 +17,8 @@
 #define PREFETCH_BYTES 8192 /* how far ahead the stream is asked for: past the panel into what the next slice reads */
 #define ROW_BLOCK 192       /* rows a slice does with one panel */
 #define MAX_DIRECT 4        /* rows that are multiplied straight from the stream */
-#define MAX_UNROLL 8        /* rows of q in a group that are written out */
+#define MAX_UNROLL 8        /* rows of q in a group that are written out where one row is multiplied */
+#define PAIR_UNROLL 4       /* pairs of words that are written out: enough to hide the loop, and a quarter of the code of a group */
 #define MAX_PANEL_BYTES (8 << 20)
 
 struct qmm {
@@ -33,6 +34,8 @@ struct qmm {
 };
 
 /* ---- the stream ---- */
+
+static struct lp_value *offset(struct lp_builder *b, struct lp_value *at, int by) { return by ? lp_binary(b, LP_OP_ADD, at, lp_index(b, by)) : at; }
 
 static struct lp_value *load_units(struct qmm *t, struct lp_value *panel, struct lp_value *g, struct lp_value *at, int n)
 {
@@ -51,12 +54,12 @@ static void prefetch(struct qmm *t, struct lp_value *panel, struct lp_value *g, 
 }
 
 /* Scales (or minima) of columns [col, + nr) of a group. */
-static struct lp_value *load_floats(struct qmm *t, struct lp_value *panel, struct lp_value *g, int from, int col, int nr)
+static struct lp_value *load_floats(struct qmm *t, struct lp_value *panel, struct lp_value *g, int from, struct lp_value *col, int nr)
 {
     struct lp_builder *b = &t->l->e.b;
-    struct lp_value *low = load_units(t, panel, g, lp_index(b, from + col), nr);
+    struct lp_value *low = load_units(t, panel, g, offset(b, col, from), nr);
     if (!t->d.wide) return lp_cast(b, lp_bitcast(b, low, DT_F16), DT_F32);
-    struct lp_value *high = lp_cast(b, load_units(t, panel, g, lp_index(b, from + BLOCKS_COLS + col), nr), DT_U32);
+    struct lp_value *high = lp_cast(b, load_units(t, panel, g, offset(b, col, from + BLOCKS_COLS), nr), DT_U32);
     high = lp_binary(b, LP_OP_SHL, high, lp_const_i(b, lp_vector(DT_U32, nr), 16));
     return lp_bitcast(b, lp_binary(b, LP_OP_OR, lp_cast(b, low, DT_U32), high), DT_F32);
 }
@@ -106,7 +109,8 @@ static struct lp_value *column(struct qmm *t, int buf, struct lp_value *row, int
 
 struct tile {
     struct lp_value *row, *nrows, *panel, *ncols;
-    int rows, col, nr;
+    struct lp_value *col, *unit; /* first column in the panel, and the first of its units in a row of q */
+    int rows, nr;
 };
 
 /* One row of q at units `at`: its pairs times those of the rows at k; acc: value, 16 times, 256 times. */
@@ -116,9 +120,8 @@ static void stream_step(struct qmm *t, const struct tile *x, struct lp_value *g,
         int mask, shift, acc;
     } fields[4] = {{0x000F, 0, 0}, {0x00F0, 0, 1}, {0x0F00, 0, 2}, {0, 12, 0}};
     struct lp_builder *b = &t->l->e.b;
-    if (x->col == 0) prefetch(t, x->panel, g, at, 2 * BLOCKS_COLS);
-    struct lp_value *col = x->col ? lp_binary(b, LP_OP_ADD, at, lp_index(b, 2 * x->col)) : at;
-    struct lp_value *u = load_units(t, x->panel, g, col, 2 * x->nr);
+    struct lp_value *u = load_units(t, x->panel, g, at, 2 * x->nr);
+    prefetch(t, x->panel, g, at, 2 * x->nr);
     for (int s = 0; s < blocks_step(&t->d) / 2; s++) {
         struct lp_value *w = t->d.nibbles ? masked(b, u, fields[s].mask, fields[s].shift) : pair(t, u, s);
         struct lp_value *a = load_pair(t, x->row, x->rows, x->nrows, lp_binary(b, LP_OP_ADD, k, lp_index(b, 2 * s)));
@@ -136,11 +139,11 @@ static struct lp_value *stream_group(struct qmm *t, const struct tile *x, struct
     struct lp_value *zero = lp_const_i(b, ty, 0), *acc[3] = {zero, zero, zero};
     int n = t->d.group / blocks_step(&t->d), n_acc = t->d.nibbles ? 3 : 2, q_at = blocks_q_at(&t->d);
     struct lp_value *base = lp_binary(b, LP_OP_MUL, g, lp_index(b, t->d.group));
-    enum lp_loop_kind kind = n <= MAX_UNROLL ? LP_LOOP_UNROLL : LP_LOOP_SERIAL;
+    enum lp_loop_kind kind = x->rows == 1 && n <= MAX_UNROLL ? LP_LOOP_UNROLL : LP_LOOP_SERIAL;
     struct lp_op *loop = expr_for_begin(e, kind, e->zero, lp_index(b, n), 1, n_acc, acc);
     struct lp_value *i = loop->regions[0]->args[0];
     for (int a = 0; a < n_acc; a++) acc[a] = loop->regions[0]->args[1 + a];
-    struct lp_value *at = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, i, lp_index(b, 2 * BLOCKS_COLS)), lp_index(b, q_at));
+    struct lp_value *at = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, i, lp_index(b, 2 * BLOCKS_COLS)), offset(b, x->unit, q_at));
     struct lp_value *k = lp_binary(b, LP_OP_ADD, base, lp_binary(b, LP_OP_MUL, i, lp_index(b, blocks_step(&t->d))));
     stream_step(t, x, g, at, k, acc);
     expr_for_end(e, loop, acc);
@@ -157,14 +160,16 @@ static struct lp_value *words_group(struct qmm *t, const struct tile *x, struct 
     struct lp_builder *b = &e->b;
     struct lp_value *acc = lp_const_i(b, lp_tile(DT_I32, x->rows, x->nr), 0);
     int pairs = t->d.group / 2;
+    int each = pairs % PAIR_UNROLL ? 1 : PAIR_UNROLL;
     struct lp_value *first = lp_binary(b, LP_OP_MUL, g, lp_index(b, pairs));
-    enum lp_loop_kind kind = pairs <= 16 ? LP_LOOP_UNROLL : LP_LOOP_SERIAL;
-    struct lp_op *loop = expr_for_begin(e, kind, e->zero, lp_index(b, pairs), 1, 1, &acc);
-    struct lp_value *p = lp_binary(b, LP_OP_ADD, first, loop->regions[0]->args[0]);
-    struct lp_value *idx[2] = {p, lp_index(b, 2 * x->col)};
-    struct lp_value *w = lp_load_tile(b, t->words, idx, 1, 2 * x->nr, 0, 1, NULL, NULL);
-    struct lp_value *a = load_pair(t, x->row, x->rows, x->nrows, lp_binary(b, LP_OP_MUL, p, lp_index(b, 2)));
-    acc = lp_mma(b, loop->regions[0]->args[1], a, w, 2);
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, first, lp_binary(b, LP_OP_ADD, first, lp_index(b, pairs)), each, 1, &acc);
+    acc = loop->regions[0]->args[1];
+    for (int i = 0; i < each; i++) {
+        struct lp_value *p = offset(b, loop->regions[0]->args[0], i), *idx[2] = {p, x->unit};
+        struct lp_value *w = lp_load_tile(b, t->words, idx, 1, 2 * x->nr, 0, 1, NULL, NULL);
+        struct lp_value *a = load_pair(t, x->row, x->rows, x->nrows, lp_binary(b, LP_OP_MUL, p, lp_index(b, 2)));
+        acc = lp_mma(b, acc, a, w, 2);
+    }
     expr_for_end(e, loop, &acc);
     return loop->results[0];
 }
@@ -177,7 +182,7 @@ static struct lp_value *contract(struct qmm *t, const struct tile *x, bool words
     struct lp_value *acc = lp_const_f(b, ty, 0);
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, t->groups), 1, 1, &acc);
     struct lp_value *g = loop->regions[0]->args[0];
-    if (!words && x->col == 0) prefetch(t, x->panel, g, e->zero, blocks_q_at(&t->d));
+    if (!words) prefetch(t, x->panel, g, e->zero, blocks_q_at(&t->d));
     struct lp_value *c = lp_cast(b, words ? words_group(t, x, g) : stream_group(t, x, g), DT_F32);
     acc = loop->regions[0]->args[1];
     struct lp_value *sum = t->d.zero || t->d.has_min ? column(t, t->sum, x->row, x->rows, x->nrows, g) : NULL;
@@ -218,7 +223,7 @@ static void emit_tile(struct qmm *t, struct tile *x, bool words)
     struct lower_ctx *l = t->l;
     struct expr_ctx *e = &l->e;
     struct lp_builder *b = &e->b;
-    struct lp_value *first = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, x->panel, lp_index(b, BLOCKS_COLS)), lp_index(b, x->col));
+    struct lp_value *first = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, x->panel, lp_index(b, BLOCKS_COLS)), x->col);
     x->ncols = NULL;
     if (t->n->value % BLOCKS_COLS) x->ncols = lp_binary(b, LP_OP_MAX, lp_binary(b, LP_OP_SUB, expr_dim(e, t->n), first), e->zero);
     struct lp_value *v = contract(t, x, words), *wide[IR_MAX_RANK], *idx[2] = {x->row, first};
@@ -228,14 +233,17 @@ static void emit_tile(struct qmm *t, struct tile *x, bool words)
     lp_store_tile(b, lower_result_buf(l, 0), idx, v, 0, 1, x->nrows, x->ncols);
 }
 
+/* All columns of a panel, nr at a time: a loop, whose code is that of one tile. */
 static void emit_columns(struct qmm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *panel, int nr, bool words)
 {
-    for (int col = 0; col < BLOCKS_COLS; col += nr) {
-        size_t mark = expr_scope_push(&t->l->e);
-        struct tile x = {.row = row, .nrows = nrows, .panel = panel, .rows = rows, .col = col, .nr = nr};
-        emit_tile(t, &x, words);
-        expr_scope_pop(&t->l->e, mark);
-    }
+    struct expr_ctx *e = &t->l->e;
+    struct tile x = {.row = row, .nrows = nrows, .panel = panel, .col = e->zero, .unit = e->zero, .rows = rows, .nr = nr};
+    struct lp_op *loop = nr < BLOCKS_COLS ? expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(&e->b, BLOCKS_COLS), nr, 0, NULL) : NULL;
+    size_t mark = expr_scope_push(e);
+    if (loop) x.col = loop->regions[0]->args[0], x.unit = lp_binary(&e->b, LP_OP_MUL, x.col, lp_index(&e->b, 2));
+    emit_tile(t, &x, words);
+    expr_scope_pop(e, mark);
+    if (loop) expr_for_end(e, loop, NULL);
 }
 
 /* Columns that `rows` rows take straight from the stream at a time: three accumulators each, and one for the sums. */

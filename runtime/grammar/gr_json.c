@@ -485,7 +485,8 @@ static void step_array(struct gr_state *s, uint32_t c, uint8_t byte, struct gr_l
 static void add_frame(struct gr_state *s, enum gr_where kind, uint32_t number, uint32_t n_words,
                       uint32_t parent, struct gr_list *to)
 {
-    static const uint64_t zeros[MAX_WORDS];
+    uint64_t zeros[MAX_WORDS];
+    memset(zeros, 0, n_words * sizeof *zeros);
     struct gr_frame_at f = {gr_record_get(s, zeros, n_words), GR_FIRST, 0, 0};
     if (f.record != GR_NONE) gr_add(s, gr_where_of(kind, number), gr_frame_pack(f), parent, to);
 }

@@ -154,7 +154,7 @@ static bool take_input(struct v2_call *v, const struct jinja_value *x)
     struct infr_io_info io;
     struct infr_status st;
     int64_t dims[INFR_MAX_RANK];
-    uint32_t i = 0, rank;
+    uint32_t i = 0, rank = 0;
     if (!name || name->kind != JINJA_STR) return bad(v, "inputs", "each has a name");
     for (; i < e->n_inputs; i++) {
         infr_engine_input(e, i, &io);

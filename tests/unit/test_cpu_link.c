@@ -58,7 +58,7 @@ static void make_jobs(struct fixture *f)
         if (!f->kernels[n]) diag_print_text(&f->diag, stderr);
         assert_non_null(f->kernels[n]);
         free(text);
-        snprintf(f->names[n], sizeof f->names[n], "kernel_%d", n);
+        snprintf(f->names[n], sizeof f->names[n], "infr_k%d", n);
         f->jobs[n] = (struct object_job){f->kernels[n], target_level_find(target_find("x86-64"), "v2"), f->names[n], {0}, false};
     }
 }
@@ -293,7 +293,7 @@ struct engine {
 
 static void engine_init(struct fixture *f, struct engine *e, uint64_t weights_bytes)
 {
-    static const char *const table[] = {"kernel_1", "kernel_2", NULL};
+    static const char *const table[] = {"infr_k1", "infr_k2", NULL};
     const struct target_data data = {.name = INFR_SYM_KERNELS, .symbols = table, .n_symbols = 3, .align_bytes = 8};
     const struct target *t = target_find("x86-64");
     compile(f, 1, NULL);
@@ -315,7 +315,7 @@ static void link_ok(struct fixture *f, const struct engine *e, const char *path)
     assert_true(ok);
 }
 
-/* kernel_1 triples. */
+/* infr_k1 triples. */
 static void assert_runs(const char *path)
 {
     float got[9];
@@ -340,7 +340,7 @@ static void test_engine(void **state)
     link_ok(f, &e, other);
     assert_int_equal(shell("cd '%s' && test -L link && cmp engine other && test \"$(ls -A | wc -l)\" = 6", f->dir), 0);
     /* What nothing refers to is gone; names of kernels stay. */
-    assert_int_equal(shell("cd '%s' && grep -q kernel_2 engine && ! grep -q kernel_5 engine && ! grep -q '%s' engine", f->dir, f->dir), 0);
+    assert_int_equal(shell("cd '%s' && grep -q infr_k2 engine && ! grep -q infr_k5 engine && ! grep -q '%s' engine", f->dir, f->dir), 0);
     free(e.data.data);
 }
 
@@ -414,7 +414,7 @@ static void test_failures_leave_the_old_engine(void **state)
     e.in.objects = &e.objects[N_KERNELS];
     assert_false(link_engine(&e.in, e.path, &f->diag));
     assert_int_equal(f->diag.items.v[1].id, DIAG_LINK);
-    assert_non_null(strstr(f->diag.items.v[1].message, "kernel_1"));
+    assert_non_null(strstr(f->diag.items.v[1].message, "infr_k1"));
     e.in.lld = "/nowhere/ld.lld";
     assert_false(link_engine(&e.in, e.path, &f->diag));
     assert_int_equal(f->diag.items.v[2].id, DIAG_LINK);

@@ -148,7 +148,8 @@ static void test_canonical(void **state)
     lp_print(&want, k, true);
     assert_null(strstr(want.data, "mm"));
     assert_null(strstr(want.data, "net.onnx"));
-    assert_non_null(strstr(want.data, "$1 in [1, inf]"));
+    assert_non_null(strstr(want.data, "$1"));
+    assert_null(strstr(want.data, "inf]")); /* no code depends on ranges */
     lp_kernel_destroy(k);
     /* The same kernel under other names. */
     strbuf_puts(&got, matmul_text);
