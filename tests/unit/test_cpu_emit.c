@@ -5,6 +5,7 @@
  * page that faults.
  */
 #include "tests/unit/cpu_kernel.h"
+#include "tests/unit/loop_fixture.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -12,29 +13,6 @@
 #include "ir/loop_cell.h"
 
 #define MAX_BUFS 8
-
-struct fixture {
-    struct dim_ctx *ctx;
-    struct diag_sink diag;
-};
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    f->ctx = dim_ctx_create();
-    diag_init(&f->diag);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    diag_deinit(&f->diag);
-    dim_ctx_destroy(f->ctx);
-    free(f);
-    return 0;
-}
 
 static struct lp_kernel *parse(struct fixture *f, const char *text)
 {

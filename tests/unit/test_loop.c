@@ -1,39 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Loop IR: folding, text, verifier, evaluator. Expected values are worked out by hand or by plain C loops. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "ir/dim.h"
-#include "ir/loop.h"
-
-struct fixture {
-    struct dim_ctx *ctx;
-    struct diag_sink diag;
-};
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    f->ctx = dim_ctx_create();
-    diag_init(&f->diag);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    diag_deinit(&f->diag);
-    dim_ctx_destroy(f->ctx);
-    free(f);
-    return 0;
-}
+#include "tests/unit/loop_fixture.h"
 
 static struct lp_kernel *parse(struct fixture *f, const char *text)
 {

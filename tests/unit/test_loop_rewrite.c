@@ -2,42 +2,11 @@
 /*
  * lp_vectorize and lp_simplify: shapes of results on small kernels, and random kernels whose results must not change.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "ir/dim.h"
-#include "ir/loop.h"
+#include "tests/unit/loop_fixture.h"
 #include "tests/unit/test_loop_random.h"
-
-struct fixture {
-    struct dim_ctx *ctx;
-    struct diag_sink diag;
-};
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    f->ctx = dim_ctx_create();
-    diag_init(&f->diag);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    diag_deinit(&f->diag);
-    dim_ctx_destroy(f->ctx);
-    free(f);
-    return 0;
-}
 
 static void must(struct fixture *f, bool good, const struct lp_kernel *k)
 {
