@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "compiler/import/import.h"
-#include "ir/module.h"
+#include "ir/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
