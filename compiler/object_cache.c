@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ir/support/fd.h"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -114,32 +116,6 @@ static void hash_entry(const struct entry_header *h, const void *body, size_t n,
     out[1] = v.high64;
 }
 
-static bool read_all(int fd, void *to, size_t n)
-{
-    char *p = to;
-    while (n > 0) {
-        ssize_t k = read(fd, p, n);
-        if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return false;
-        p += k;
-        n -= (size_t)k;
-    }
-    return true;
-}
-
-static bool write_all(int fd, const void *from, size_t n)
-{
-    const char *p = from;
-    while (n > 0) {
-        ssize_t k = write(fd, p, n);
-        if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return false;
-        p += k;
-        n -= (size_t)k;
-    }
-    return true;
-}
-
 /* Opens an entry of ours; *body_bytes is what follows the header. */
 static int open_entry(const struct object_cache *c, const char *name, struct entry_header *h, size_t *body_bytes)
 {
@@ -147,7 +123,7 @@ static int open_entry(const struct object_cache *c, const char *name, struct ent
     int fd = openat(c->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return -1;
     bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_size <= MAX_ENTRY_BYTES &&
-              st.st_size >= (off_t)sizeof *h && read_all(fd, h, sizeof *h) && !memcmp(h->magic, MAGIC, sizeof h->magic);
+              st.st_size >= (off_t)sizeof *h && fd_read_all(fd, h, sizeof *h) && !memcmp(h->magic, MAGIC, sizeof h->magic);
     if (ok) {
         *body_bytes = (size_t)st.st_size - sizeof *h;
         ok = h->key_bytes <= *body_bytes && h->object_bytes == *body_bytes - h->key_bytes && h->object_bytes > 0;
@@ -168,7 +144,7 @@ bool object_cache_find(const struct object_cache *c, const struct strbuf *key, s
     entry_name(&full, name);
     int fd = open_entry(c, name, &h, &n);
     char *body = fd >= 0 ? malloc(n) : NULL;
-    bool ok = body && read_all(fd, body, n);
+    bool ok = body && fd_read_all(fd, body, n);
     if (ok) {
         hash_entry(&h, body, n, hash);
         ok = !memcmp(hash, h.hash, sizeof hash) && h.key_bytes == full.len && !memcmp(body, strbuf_get(&full), full.len);
@@ -206,7 +182,7 @@ void object_cache_store(const struct object_cache *c, const struct strbuf *key, 
     hash_entry(&h, strbuf_get(&full), full.len, h.hash);
     int fd = open_temp(c, name, &full, temp);
     if (fd >= 0) {
-        bool ok = write_all(fd, &h, sizeof h) && write_all(fd, strbuf_get(&full), full.len);
+        bool ok = fd_write_all(fd, &h, sizeof h) && fd_write_all(fd, strbuf_get(&full), full.len);
         ok = close(fd) == 0 && ok;
         if (!ok || renameat(c->dir_fd, temp, c->dir_fd, name) != 0) unlinkat(c->dir_fd, temp, 0);
     }

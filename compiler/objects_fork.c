@@ -20,6 +20,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "ir/support/fd.h"
+
 #define MAX_PROCESSES 256
 
 struct child {
@@ -27,19 +29,6 @@ struct child {
     int fd;
     struct strbuf said;
 };
-
-static bool write_all(int fd, const void *from, size_t n)
-{
-    const char *p = from;
-    while (n > 0) {
-        ssize_t k = write(fd, p, n);
-        if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return false;
-        p += k;
-        n -= (size_t)k;
-    }
-    return true;
-}
 
 static void run_child(int fd, atomic_size_t *next, size_t n, void (*work)(void *, size_t, struct strbuf *), void *context)
 {
@@ -51,7 +40,7 @@ static void run_child(int fd, atomic_size_t *next, size_t n, void (*work)(void *
         if (head[0] >= n) break;
         work(context, head[0], &out);
         head[1] = out.len;
-        ok = write_all(fd, head, sizeof head) && write_all(fd, strbuf_get(&out), out.len);
+        ok = fd_write_all(fd, head, sizeof head) && fd_write_all(fd, strbuf_get(&out), out.len);
         strbuf_deinit(&out);
     }
     _exit(ok ? 0 : 1);
