@@ -21,6 +21,7 @@
 #define MAX_UNROLLED 7 /* taps of a depthwise convolution's row */
 #define MANY_ROWS 4096 /* the tile for so many is the machine's largest */
 #define SOME_WIDTH 56 /* stands for one that only a call knows */
+#define FEW_PIXELS 4
 #define MAX_PARTS 4 /* output rows of a tile: 14 pixels are two rows of 7, three of 4 */
 
 struct conv {
@@ -346,6 +347,29 @@ static void emit_depthwise(struct conv *c, struct place *p)
     finish_part(c, p, 0, contract_depthwise(c, p), p->col);
 }
 
+/* The last pixels of a row, fewer than a tile has; how many only a call knows: a line's few (streams of sound) have a tile of their own. */
+static void emit_unknown_rest(struct conv *c, struct place *p, struct lp_value *rest, void (*emit)(struct conv *, struct place *))
+{
+    struct lp_builder *b = &c->e->b;
+    p->nrows = rest;
+    struct lp_op *few = NULL;
+    size_t mark = 0;
+    if (c->n == 1 && c->mr > FEW_PIXELS) {
+        few = lp_if_begin(b, lp_binary(b, LP_OP_LE, rest, lp_index(b, FEW_PIXELS)), 0, NULL);
+        mark = expr_scope_push(c->e);
+        p->rows = FEW_PIXELS;
+        emit(c, p);
+        expr_scope_pop(c->e, mark);
+        lp_if_else(b, few, NULL);
+        mark = expr_scope_push(c->e);
+    }
+    p->rows = c->mr;
+    emit(c, p);
+    if (!few) return;
+    expr_scope_pop(c->e, mark);
+    lp_if_end(b, few, NULL);
+}
+
 /* The slice's pixels of an output row: full tiles, then, at the row's end, the rest. */
 static void emit_row(struct conv *c, struct place *p, void (*emit)(struct conv *, struct place *))
 {
@@ -368,9 +392,12 @@ static void emit_row(struct conv *c, struct place *p, void (*emit)(struct conv *
     struct lp_op *branch = mine ? lp_if_begin(b, mine, 0, NULL) : NULL;
     size_t mark = expr_scope_push(e);
     p->o[c->n - 1] = full;
-    p->rows = dim_is_const(w) ? (int)(w->value % c->mr) : c->mr;
-    p->nrows = dim_is_const(w) ? NULL : rest;
-    emit(c, p);
+    if (dim_is_const(w)) {
+        p->rows = (int)(w->value % c->mr), p->nrows = NULL;
+        emit(c, p);
+    } else {
+        emit_unknown_rest(c, p, rest, emit);
+    }
     expr_scope_pop(e, mark);
     if (!branch) return;
     lp_if_else(b, branch, NULL);

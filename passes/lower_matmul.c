@@ -10,14 +10,18 @@
  * 2-D b all batch axes of a count as rows. Every output element is one chain over k in order, for a long K a chain of
  * partial sums: results do not depend on M, on slices or threads.
  */
+#include <string.h>
+
 #include "passes/lower.h"
+#include "passes/tile_shape.h"
 
 #define PREFETCH_BYTES 2048 /* how far ahead of the K loop a packed panel is asked for, unless tuned */
 #define QUANT_PREFETCH_BYTES 8192 /* the same for encoded weights, which few rows read at the speed of memory */
 #define MAX_UNPACKED_BYTES (8 << 20) /* of an encoded panel taken apart in a worker's scratch memory */
 #define QUANT_ROW_BLOCK 192
 #define FEW_ROWS 4 /* tiles of fewer read memory at its speed anyway */
-#define ROW_BLOCK 96 /* rows a slice does with one panel, rounded down to a multiple of MR */
+#define ROW_BLOCK 96 /* most rows a slice does with one panel, rounded down to a multiple of MR ... */
+#define SLICE_PRODUCTS (1 << 19) /* ... and no more than make so many: some 10 us, by which shares of threads may differ */
 
 struct mm {
     struct lower_ctx *l;
@@ -26,6 +30,7 @@ struct mm {
     int rank;                        /* of the result */
     const struct dim *m, *n, *k;     /* m: all rows when flat */
     int panel;                       /* P, or NR when b is not packed */
+    int width;                       /* columns of a panel that are computed: P, fewer in the last panel of an N that it exceeds by far */
     bool quant, nibbles;             /* b is an encoded constant's parts (qmatmul, qmatmul_experts) */
     int scale, min, zero;            /* buffers of the parts, -1: none */
     int64_t group;                   /* k of one scale */
@@ -35,6 +40,7 @@ struct mm {
     int ids;                         /* buffer of the choices (op qmatmul_experts), -1: none */
     int unpacked_buf;                /* stack buffer [K, 64]: the panel's weights while many rows use them */
     bool unpacked;                   /* they are in it */
+    bool whole;                      /* all columns of the panels at hand are there */
     int mr, nr;
     int64_t prefetch;                /* bytes ahead, 0: none */
     enum dtype acc;
@@ -150,7 +156,7 @@ static struct lp_value *next_panel_pass(struct mm *t, const struct tile *at)
 {
     struct lp_builder *b = &t->l->e.b;
     int elem = (int)dtype_bytes(ir_operand(t->l->anchor, 1)->type.dtype), lines = t->panel * elem / 64;
-    if (!t->packed || !t->prefetch || at->rows < FEW_ROWS || lines < 1) return NULL;
+    if (!t->packed || !t->prefetch || at->rows < FEW_ROWS || lines < 1 || t->width < t->panel) return NULL;
     struct lp_value *row = t->walk_row ? lp_binary(b, LP_OP_SUB, at->row, t->walk_row) : at->row;
     struct lp_value *tile = lp_binary(b, LP_OP_FLOORDIV, row, lp_index(b, t->mr));
     struct lp_value *pass = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, tile, lp_index(b, t->panel / t->nr)), lp_index(b, at->col / t->nr));
@@ -328,7 +334,7 @@ static void emit_tile(struct mm *t, struct lp_value *row, int rows, struct lp_va
     struct expr_ctx *e = &l->e;
     struct lp_value *first_col = lp_binary(&e->b, LP_OP_ADD, lp_binary(&e->b, LP_OP_MUL, panel, lp_index(&e->b, t->panel)),
                                            lp_index(&e->b, col));
-    bool cut = !(dim_is_const(t->n) && t->n->value % t->panel == 0);
+    bool cut = !t->whole && !(dim_is_const(t->n) && t->n->value % t->panel == 0);
     struct lp_value *ncols = NULL;
     if (cut) ncols = lp_binary(&e->b, LP_OP_MAX, lp_binary(&e->b, LP_OP_SUB, expr_dim(e, t->n), first_col), e->zero);
     struct lp_value *acc = t->unpacked ? contract_unpacked(t, row, rows, nrows, col) : t->quant ? contract_quant(t, row, rows, nrows, panel, col) : contract_dense(t, row, rows, nrows, panel, col, ncols);
@@ -350,7 +356,7 @@ static void emit_tile(struct mm *t, struct lp_value *row, int rows, struct lp_va
 
 static void emit_columns(struct mm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *panel)
 {
-    int pieces = t->packed ? t->panel / t->nr : 1;
+    int pieces = t->packed ? t->width / t->nr : 1;
     for (int p = 0; p < pieces; p++) {
         size_t mark = expr_scope_push(&t->l->e);
         emit_tile(t, row, rows, nrows, panel, p * t->nr);
@@ -529,7 +535,11 @@ static int64_t row_block_rows(struct mm *t)
 {
     static const int64_t others[] = {48, 192, 384};
     int64_t dflt = t->quant ? QUANT_ROW_BLOCK : ROW_BLOCK;
-    bool cut = !dim_is_const(t->m) || t->m->value > others[0]; /* fewer rows are one slice either way */
+    if (!t->quant && dim_is_const(t->k) && t->k->value > 0) {
+        int64_t enough = SLICE_PRODUCTS / t->panel / t->k->value / t->mr * t->mr + t->mr;
+        dflt = enough < dflt ? enough : dflt;
+    }
+    bool cut = !dim_is_const(t->m) || t->m->value > others[0]; /* else none of the others is another cut */
     int64_t rows = cut ? lower_knob(t->l, KNOB_ROW_BLOCK, dflt, others, 3) : dflt;
     return rows < t->mr ? t->mr : rows / t->mr * t->mr;
 }
@@ -537,7 +547,10 @@ static int64_t row_block_rows(struct mm *t)
 static const struct dim *walks_of(const struct mm *t, int64_t row_block, const struct dim *blocks)
 {
     if (!t->packed || t->quant) return dim_const(t->l->m->dims, 1);
-    return lower_walks(t->l, blocks, row_block, t->k->value * t->n->value * (int64_t)dtype_bytes(t->acc), t->n->value);
+    int64_t elem = (int64_t)dtype_bytes(t->acc), bytes = t->k->value * t->n->value * elem;
+    /* Rows that share cache lines: threads that wrote columns of one would wait for each other at every row's end. */
+    if (t->n->value * elem % 64) bytes = 0;
+    return lower_walks(t->l, blocks, row_block, bytes, t->n->value);
 }
 
 /* ---- experts ---- */
@@ -616,7 +629,7 @@ static enum lower_result lower_experts(struct mm *t)
     struct lp_builder *b = &e->b;
     struct dim_ctx *dc = l->m->dims;
     t->ids = lower_operand_of(l, ir_operand(l->anchor, 1));
-    t->m = dim_const(dc, 1), t->panel = 64;
+    t->m = dim_const(dc, 1), t->panel = t->width = 64;
     lower_tile(l, 4, t->panel, t->m, false, &t->mr, &t->nr);
     t->prefetch = prefetch_bytes(t);
     const struct dim *const *dims = ir_operand(l->anchor, 1)->type.dims;
@@ -644,9 +657,68 @@ static enum lower_result lower_experts(struct mm *t)
     return LOWER_DONE;
 }
 
+/* ---- slices ---- */
+
+/*
+ * A last panel with few columns is computed by narrow tiles, of as many more rows a slice: t's tile and width become theirs.
+ * False: the last panel is like the others.
+ */
+static bool narrow_last(struct mm *t)
+{
+    if (!t->packed || t->quant || !dim_is_const(t->n) || t->n->value <= t->panel) return false;
+    int rest = (int)(t->n->value % t->panel), elem = (int)dtype_bytes(t->acc), width = t->l->level->vector_bytes / elem;
+    while (width < rest) width *= 2;
+    if (!rest || width > t->panel / 2) return false;
+    tile_shape(t->l->level, elem, width, t->m, false, &t->mr, &t->nr);
+    t->width = width;
+    return true;
+}
+
+/* Rows of block number `block` of row_block rows, by a panel. */
+static void emit_block(struct mm *t, struct lp_value *block, int64_t row_block, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_value *size = lp_index(&e->b, row_block), *lo = lp_binary(&e->b, LP_OP_MUL, block, size);
+    struct lp_value *hi = lp_binary(&e->b, LP_OP_MIN, lp_binary(&e->b, LP_OP_ADD, lo, size), expr_dim(e, t->m));
+    if (t->unpacked_buf >= 0) emit_rows_quant(t, lo, hi, panel);
+    else emit_rows(t, lo, hi, panel);
+}
+
+/* Slice s of those of `panels` panels; the row blocks of one panel are neighbours: the panel stays in the cache. */
+static void emit_panels(struct mm *t, struct lp_value *s, const struct dim *panels, const struct dim *blocks, int64_t row_block)
+{
+    struct lp_builder *b = &t->l->e.b;
+    struct lp_value *panel = s, *block = t->l->e.zero;
+    t->walk_row = NULL;
+    if (!dim_is(blocks, 1)) {
+        struct walk_place at = lower_walk_place(t->l, s, panels, blocks, walks_of(t, row_block, blocks));
+        panel = at.panel, block = at.unit;
+        t->walk_row = lp_binary(b, LP_OP_MUL, at.first, lp_index(b, row_block));
+    }
+    emit_block(t, block, row_block, panel);
+}
+
+/* The batch that a slice belongs to, into t->batch: returns the slice's number within it; slices: of one, then of all. */
+static struct lp_value *slice_in_batch(struct mm *t, struct lp_value *s, const struct dim **slices)
+{
+    struct expr_ctx *e = &t->l->e;
+    const struct ir_type *rt = &t->l->anchor->results[0].type;
+    const struct dim *batches = dim_const(t->l->m->dims, 1);
+    for (int i = 0; i < rt->rank - 2; i++) {
+        batches = dim_mul(t->l->m->dims, batches, rt->dims[i]);
+        t->batch[i] = e->zero;
+    }
+    if (dim_is(batches, 1)) return s;
+    struct lp_value *per = expr_dim(e, *slices);
+    expr_delinear(e, lp_binary(&e->b, LP_OP_FLOORDIV, s, per), rt->rank - 2, rt->dims, t->batch);
+    if (t->quant) t->matrix = t->batch[0];
+    *slices = dim_mul(t->l->m->dims, *slices, batches);
+    return lp_binary(&e->b, LP_OP_MOD, s, per);
+}
+
 enum lower_result lower_matmul(struct lower_ctx *l)
 {
-    struct mm t = {.l = l, .ids = -1};
+    struct mm t = {.l = l, .ids = -1, .unpacked_buf = -1};
     if (l->anchor && l->anchor->code == IR_OP_QMATMUL_EXPERTS) return lower_experts(&t);
     if (!setup(&t)) return LOWER_NOT_MINE;
     struct expr_ctx *e = &l->e;
@@ -658,39 +730,36 @@ enum lower_result lower_matmul(struct lower_ctx *l)
     if (t.packed) t.prefetch = prefetch_bytes(&t);
     if (t.packed && !t.quant) pack_b(&t);
     else if (!t.packed) t.panel = t.nr;
-    const struct dim *panels = dim_ceildiv(dc, t.n, dim_const(dc, t.panel));
+    t.width = t.panel;
     int64_t row_block = row_block_rows(&t);
-    const struct dim *blocks = dim_ceildiv(dc, t.m, dim_const(dc, row_block));
-    const struct dim *slices = dim_mul(dc, panels, blocks);
-    struct lp_value *s = lower_slice(l), *block = e->zero, *panel = s;
-    const struct ir_type *rt = &l->anchor->results[0].type;
+    struct mm narrow = t;
+    bool has_narrow = narrow_last(&narrow);
+    const struct dim *panels = has_narrow ? dim_const(dc, t.n->value / t.panel) : dim_ceildiv(dc, t.n, dim_const(dc, t.panel));
+    const struct dim *blocks = dim_ceildiv(dc, t.m, dim_const(dc, row_block)), *wide = dim_mul(dc, panels, blocks), *slices = wide;
+    int64_t narrow_block = has_narrow ? (row_block * (t.panel / narrow.width) + narrow.mr - 1) / narrow.mr * narrow.mr : 0;
+    if (has_narrow) slices = dim_add(dc, wide, dim_ceildiv(dc, t.m, dim_const(dc, narrow_block)));
+    struct lp_value *s = lower_slice(l);
     if (!t.flat) {
-        const struct dim *batches = dim_const(dc, 1);
-        for (int i = 0; i < rt->rank - 2; i++) batches = dim_mul(dc, batches, rt->dims[i]);
-        if (!dim_is(batches, 1)) {
-            struct lp_value *per = expr_dim(e, slices);
-            struct lp_value *batch = lp_binary(&e->b, LP_OP_FLOORDIV, s, per);
-            panel = s = lp_binary(&e->b, LP_OP_MOD, s, per);
-            expr_delinear(e, batch, rt->rank - 2, rt->dims, t.batch);
-            if (t.quant) t.matrix = t.batch[0];
-        } else {
-            for (int i = 0; i < rt->rank - 2; i++) t.batch[i] = e->zero;
-        }
-        slices = dim_mul(dc, slices, batches);
-    }
-    if (!dim_is(blocks, 1)) { /* the row blocks of one panel are neighbours: the panel stays in the cache */
-        struct walk_place at = lower_walk_place(l, s, panels, blocks, walks_of(&t, row_block, blocks));
-        panel = at.panel, block = at.unit;
-        t.walk_row = lp_binary(&e->b, LP_OP_MUL, at.first, lp_index(&e->b, row_block));
+        s = slice_in_batch(&t, s, &slices);
+        memcpy(narrow.batch, t.batch, sizeof t.batch);
     }
     lower_set_slices(l, slices);
-    struct lp_value *lo = lp_binary(&e->b, LP_OP_MUL, block, lp_index(&e->b, row_block));
-    struct lp_value *hi = lp_binary(&e->b, LP_OP_MIN, lp_binary(&e->b, LP_OP_ADD, lo, lp_index(&e->b, row_block)), expr_dim(e, t.m));
     int64_t unpacked_dims[] = {dim_is_const(t.k) ? t.k->value : 0, t.panel};
-    bool unpack = t.quant && unpacked_dims[0] * t.panel * 4 <= MAX_UNPACKED_BYTES;
-    if (unpack) t.unpacked_buf = lp_add_stack(l->k, "unpacked", DT_F32, 2, unpacked_dims);
-    if (unpack) emit_rows_quant(&t, lo, hi, panel);
-    else emit_rows(&t, lo, hi, panel);
+    t.unpacked_buf = t.quant && unpacked_dims[0] * t.panel * 4 <= MAX_UNPACKED_BYTES ? lp_add_stack(l->k, "unpacked", DT_F32, 2, unpacked_dims) : -1;
+    if (has_narrow) {
+        struct lp_op *last = lp_if_begin(&e->b, lp_binary(&e->b, LP_OP_GE, s, expr_dim(e, wide)), 0, NULL);
+        size_t mark = expr_scope_push(e);
+        emit_block(&narrow, lp_binary(&e->b, LP_OP_SUB, s, expr_dim(e, wide)), narrow_block, expr_dim(e, panels));
+        expr_scope_pop(e, mark);
+        lp_if_else(&e->b, last, NULL);
+        mark = expr_scope_push(e);
+        t.whole = true;
+        emit_panels(&t, s, panels, blocks, row_block);
+        expr_scope_pop(e, mark);
+        lp_if_end(&e->b, last, NULL);
+    } else {
+        emit_panels(&t, s, panels, blocks, row_block);
+    }
     l->k->schedule = t.quant ? "matmul-quantised" : t.packed ? "matmul" : "matmul-dynamic";
     return LOWER_DONE;
 }

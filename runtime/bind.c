@@ -8,6 +8,10 @@
 #include "runtime/abi/first_fit.h"
 #include "runtime/session.h"
 #include "runtime/status.h"
+#include "runtime/workers.h"
+
+/* Constants of STREAM_BYTES and more are streams; they are looked for in so many launches. */
+enum { STREAM_BYTES = 16384, AHEAD_LAUNCHES = 12 };
 
 /* ---- dim program ---- */
 
@@ -319,12 +323,39 @@ static int count_slices(const struct infr_engine *e, struct rt_shape *shape, str
     return INFR_OK;
 }
 
+/* The largest constant that a launch reads, from STREAM_BYTES on: weights. Row of the argument table, or -1. */
+static int64_t stream_of(const struct infr_engine *e, const struct rt_shape *shape, uint32_t launch)
+{
+    const struct infr_launch *l = &e->launches[launch];
+    int64_t stream = -1, bytes = STREAM_BYTES - 1;
+    for (uint32_t a = 0; a < l->n_args; a++) {
+        const struct infr_buf *b = &e->bufs[e->args[l->args + a].buf];
+        if (b->kind != INFR_BUF_CONST || shape->dim[b->bytes] <= bytes) continue;
+        bytes = shape->dim[b->bytes], stream = (int64_t)l->args + a;
+    }
+    return stream;
+}
+
+/* What is read next behind each launch, of the launches that follow it closely. */
+static void find_streams(const struct infr_engine *e, struct rt_shape *shape)
+{
+    int64_t stream = -1, of = 0, n_workers = rt_pool_size(e->pool);
+    if (n_workers > shape->max_workers) n_workers = shape->max_workers;
+    for (uint32_t i = e->n_launches; i-- > 0;) {
+        bool near = stream >= 0 && of - (int64_t)i <= AHEAD_LAUNCHES;
+        shape->ahead[i] = near ? stream : -1, shape->ahead_launch[i] = of;
+        if (shape->slices[i] < n_workers || e->launches[i].claim) continue;
+        int64_t mine = stream_of(e, shape, i);
+        if (mine >= 0) stream = mine, of = i;
+    }
+}
+
 /* One allocation for all arrays of a shape. */
 static int shape_alloc(const struct infr_engine *e, struct rt_shape *shape, struct infr_status *st)
 {
     size_t n_io = (size_t)e->n_inputs + e->n_outputs;
-    size_t words = (size_t)e->n_symbols + e->n_dims + e->n_pool_u32 + e->n_bufs + e->n_launches +
-                   e->n_args + n_io;
+    size_t words = (size_t)e->n_symbols + e->n_dims + e->n_pool_u32 + e->n_bufs +
+                   3 * (size_t)e->n_launches + e->n_args + n_io;
     int64_t *m = calloc(words + 1, sizeof *m);
     if (!m) return rt_fail_memory(st, "a shape", words * sizeof *m);
     shape->memory = m;
@@ -333,6 +364,8 @@ static int shape_alloc(const struct infr_engine *e, struct rt_shape *shape, stru
     shape->pool_dim = m, m += e->n_pool_u32;
     shape->offset = (uint64_t *)m, m += e->n_bufs;
     shape->slices = m, m += e->n_launches;
+    shape->ahead = m, m += e->n_launches;
+    shape->ahead_launch = m, m += e->n_launches;
     shape->arg = (void **)m, m += e->n_args;
     shape->arg_io = (void **)m;
     return INFR_OK;
@@ -374,6 +407,7 @@ static int shape_finish(struct infr_session *s, struct rt_shape *shape, struct i
     if (!code) code = check_sizes(s->e, shape, st);
     if (!code) code = check_outputs(s->e, shape, st);
     if (!code) code = count_slices(s->e, shape, st);
+    if (!code) find_streams(s->e, shape);
     if (!code) code = place_buffers(s->e, shape, st);
     return code;
 }

@@ -17,10 +17,10 @@
 #include "runtime/status.h"
 
 /*
- * Constants of STREAM_BYTES and more are streams; AHEAD_BYTES of the next one are fetched early, AHEAD_IDLE by workers that have
- * nothing else to do while small launches run. More stalls on full line buffers (measured).
+ * Bytes of the next stream that are fetched early, AHEAD_IDLE by workers that have nothing else to do while small launches run.
+ * More stalls on full line buffers (measured).
  */
-enum { AHEAD_LAUNCHES = 12, STREAM_BYTES = 16384, AHEAD_BYTES = 4096, AHEAD_IDLE = 16384 };
+enum { AHEAD_BYTES = 4096, AHEAD_IDLE = 16384 };
 
 struct job {
     struct infr_session *s;
@@ -133,26 +133,15 @@ static void record(struct walk *w, uint32_t launch, uint64_t start)
  */
 static void fetch_ahead(const struct walk *w, uint32_t i)
 {
-    const struct job *j = w->job;
-    const struct infr_engine *e = j->e;
-    for (uint32_t last = i + AHEAD_LAUNCHES < e->n_launches ? i + AHEAD_LAUNCHES : e->n_launches; i < last; i++) {
-        const struct infr_launch *l = &e->launches[i];
-        int64_t n = j->shape->slices[i], begin, end;
-        if (n < w->n_workers || l->claim) continue;
-        uint32_t stream = 0;
-        int64_t bytes = 0;
-        for (uint32_t a = 0; a < l->n_args; a++) {
-            const struct infr_buf *b = &e->bufs[e->args[l->args + a].buf];
-            if (b->kind != INFR_BUF_CONST || j->shape->dim[b->bytes] <= bytes) continue;
-            bytes = j->shape->dim[b->bytes], stream = a;
-        }
-        if (bytes < STREAM_BYTES) continue;
-        share_of(n, w->worker, w->n_workers, &begin, &end);
-        const char *from = (const char *)j->shape->arg[l->args + stream] + bytes / n * begin;
-        int64_t some = w->worker ? AHEAD_IDLE : AHEAD_BYTES;
-        for (int64_t at = 0; at < some; at += 64) __builtin_prefetch(from + at, 0, 2);
-        return;
-    }
+    const struct rt_shape *shape = w->job->shape;
+    const struct infr_engine *e = w->job->e;
+    int64_t stream = shape->ahead[i], begin, end;
+    if (stream < 0) return;
+    int64_t n = shape->slices[shape->ahead_launch[i]], bytes = shape->dim[e->bufs[e->args[stream].buf].bytes];
+    share_of(n, w->worker, w->n_workers, &begin, &end);
+    const char *from = (const char *)shape->arg[stream] + bytes / n * begin;
+    int64_t some = w->worker ? AHEAD_IDLE : AHEAD_BYTES;
+    for (int64_t at = 0; at < some; at += 64) __builtin_prefetch(from + at, 0, 2);
 }
 
 static void run_launch(struct walk *w, uint32_t i)
@@ -173,7 +162,7 @@ static void run_launch(struct walk *w, uint32_t i)
     uint64_t start = j->profile && j->profile->events ? now_ns() : 0;
     run_slices(w, i);
     if (start) record(w, i, start);
-    if (!lone) fetch_ahead(w, i + 1);
+    if (!lone) fetch_ahead(w, i);
 }
 
 static void run_block(struct walk *w, uint32_t block)

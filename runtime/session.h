@@ -19,6 +19,8 @@ struct rt_shape {
                           none) */
     uint64_t *offset;    /* a buffer: place in the arena */
     int64_t *slices;     /* a launch: slices at its kernel's level */
+    int64_t *ahead;      /* a launch: row of the argument table that workers fetch the start of behind it, or -1 */
+    int64_t *ahead_launch; /* ... and whose argument it is */
     void **arg; /* a row of the argument table: address; right for arg_base and the io addresses
                    below */
     void *arg_arena;

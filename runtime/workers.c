@@ -27,7 +27,7 @@
  * Round to nearest; denormal operands and results count as zero (FTZ, DAZ): one of them costs a microcode assist of some
  * 150 cycles, and dead channels are full of them. Numbers below 2^-126 (f32) are lost, nothing else changes.
  */
-enum { LINE = 64, STACK_BYTES = 1 << 20, SPIN_CYCLES = 50000, MXCSR_KERNELS = 0x9FC0 };
+enum { LINE = 64, STACK_BYTES = 1 << 20, SPIN_CYCLES = 250000, MXCSR_KERNELS = 0x9FC0 };
 
 /* A word that is waited for, alone in its cache line. */
 struct gate {
