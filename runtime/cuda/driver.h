@@ -19,6 +19,8 @@ typedef struct cu_module_st *cu_module;
 typedef struct cu_function_st *cu_function;
 typedef struct cu_stream_st *cu_stream;
 typedef struct cu_event_st *cu_event;
+typedef struct cu_graph_st *cu_graph;
+typedef struct cu_graph_exec_st *cu_graph_exec;
 
 enum {
     CU_ERROR_OUT_OF_MEMORY = 2,
@@ -56,6 +58,13 @@ enum {
     X(cuStreamCreate, (cu_stream *out, unsigned flags))                                                       \
     X(cuStreamDestroy_v2, (cu_stream s))                                                                      \
     X(cuStreamSynchronize, (cu_stream s))                                                                     \
+    X(cuStreamBeginCapture_v2, (cu_stream s, int mode))                                                       \
+    X(cuStreamEndCapture, (cu_stream s, cu_graph *out))                                                       \
+    X(cuGraphInstantiateWithFlags, (cu_graph_exec *out, cu_graph g, unsigned long long flags))                \
+    X(cuGraphExecUpdate_v2, (cu_graph_exec e, cu_graph g, void *result))                                      \
+    X(cuGraphLaunch, (cu_graph_exec e, cu_stream s))                                                          \
+    X(cuGraphExecDestroy, (cu_graph_exec e))                                                                  \
+    X(cuGraphDestroy, (cu_graph g))                                                                           \
     X(cuEventCreate, (cu_event *out, unsigned flags))                                                         \
     X(cuEventRecord, (cu_event e, cu_stream s))                                                               \
     X(cuEventSynchronize, (cu_event e))                                                                       \

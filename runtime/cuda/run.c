@@ -59,6 +59,7 @@ void cuda_session_destroy(struct rt_device *base, struct infr_session *s)
     struct cuda_session *cs = s->device_state;
     if (!cs) return;
     d->cu.cuCtxSetCurrent(d->context);
+    cuda_graphs_destroy(&d->cu, cs);
     if (cs->memory) d->cu.cuMemFree_v2(cs->memory);
     if (cs->state) d->cu.cuMemFree_v2(cs->state);
     if (cs->stream) d->cu.cuStreamDestroy_v2(cs->stream);
@@ -211,6 +212,26 @@ static int run_block(const struct call *c, uint32_t block)
     return code;
 }
 
+/* The walk, or its recording where these sizes came before. */
+static int run_all(const struct call *c)
+{
+    struct cuda_graph *g;
+    uint32_t entry = c->e->h.entry_block;
+    if (!cuda_graphs_fit(c->s)) return run_block(c, entry);
+    int code = cuda_graph_of(c->cs, c->s, &g, c->st);
+    if (code) return code;
+    if (g->calls < 2) return run_block(c, entry);
+    if (atomic_load_explicit(&c->s->cancel, memory_order_relaxed)) return cancelled(c);
+    if (!g->fresh) {
+        if ((code = cuda_graph_begin(c->cu, c->cs, c->st))) return code;
+        code = run_block(c, entry);
+        int end = cuda_graph_end(c->cu, c->cs, g, !code, c->st);
+        if (code || end) return code ? code : end;
+    }
+    cu_result r = c->cu->cuGraphLaunch(g->exec, c->cs->stream);
+    return r ? cu_fail(c->cu, r, "launching a graph of kernels", c->st) : INFR_OK;
+}
+
 /* ---- copies ---- */
 
 static int copy_in(const struct call *c)
@@ -255,7 +276,7 @@ int cuda_run(struct rt_device *base, struct infr_session *s, struct rt_shape *sh
         c.cs->addresses[i] = buf_address(&c, a->buf) + (a->offset == INFR_NONE ? 0 : (uint64_t)shape->dim[a->offset]);
     }
     if (!code) code = copy_in(&c);
-    if (!code) code = run_block(&c, c.e->h.entry_block);
+    if (!code) code = run_all(&c);
     if (!code) code = copy_out(&c);
     if (s->profile) s->profile->total_ns += now_ns() - start;
     return code;

@@ -84,6 +84,9 @@ done
 t_run newer 0 env INFC_FAKE_CC=86 LD_LIBRARY_PATH="$fake" ./cnn80 run --random=1 && t_ok newer-of-the-generation
 t_run translated 0 env INFC_FAKE_CC=100 LD_LIBRARY_PATH="$fake" ./cnn80 run --random=1 && t_ok newer-generation-translates-ptx
 t_run selftest 0 env INFC_FAKE_CC=80 LD_LIBRARY_PATH="$fake" ./cnn80 selftest && t_grep selftest '^ok.*sm80.*golden' out && t_ok selftest
+# Recorded from the second run on; the recording follows memory that a larger call has moved.
+t_run graphs 0 env INFC_FAKE_COUNTERS=1 INFC_FAKE_CC=80 LD_LIBRARY_PATH="$fake" ./cnn80 bench --seconds=0.01 --random=1 &&
+    t_grep graphs ' graphs [1-9][0-9]* made 1$' err && t_ok graphs
 t_run info 0 ./cnn80 info && t_grep info '^GPUs *sm80' out && t_ok info
 
 # ---- precisions, tensor units ----
@@ -213,6 +216,9 @@ assert a.size == b.size == 36 * 389 and e <= float(sys.argv[1])' "$bound"
 89 fp8 0.02
 90 f16 2e-3
 END
+    # Twenty steps: the prompt, the first token, eighteen of the one graph; a size that came once has none.
+    t_run lm-graphs 0 env INFC_FAKE_COUNTERS=1 INFC_FAKE_CC=90 LD_LIBRARY_PATH="$fake" ./lm logits ids -n 20 --ctx 128 &&
+        t_grep lm-graphs ' graphs 18 made 1$' err && t_ok lm-graphs
     t_run lm-auto 0 ./lm logits ids --ctx 128 && t_grep lm-auto '^note: no NVIDIA driver.*running on the CPU' err && t_ok lm-auto
     t_run lm-no-gpu 3 ./lm logits ids --ctx 128 --device=cuda && t_grep lm-no-gpu 'no NVIDIA driver' err && t_ok lm-no-gpu
     t_run lm-memory 3 env INFC_FAKE_CC=90 INFC_FAKE_FAIL=memory@2 LD_LIBRARY_PATH="$fake" ./lm logits ids --ctx 128 &&

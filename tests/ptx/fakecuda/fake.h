@@ -133,7 +133,7 @@ struct fake_state {
     uint64_t memory_bytes;
     CUresult sticky;
     const char *fail;
-    long n_allocs, n_launches, n_waits;
+    long n_allocs, n_launches, n_waits, n_graphs, n_made; /* launches and instantiations of graphs */
     uint64_t ticket;
     struct fake_stream null_stream, *streams;
     struct fake_module *modules;

@@ -373,6 +373,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long 
         e->n++;
     }
     *out = e;
+    fake.n_made++;
     return fake_leave(e ? CU_OK : CU_OUT_OF_MEMORY);
 }
 
@@ -380,6 +381,7 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
 {
     CUresult r = fake_enter();
     for (struct fake_node *n = e->first; n && !r; n = n->next) r = fake_push(s, n);
+    fake.n_graphs++;
     return fake_leave(r);
 }
 CUresult cuGraphUpload(CUgraphExec e, CUstream s)
