@@ -140,6 +140,7 @@ struct lp_value *lp_const_f(struct lp_builder *b, struct lp_type t, double v);
 struct lp_value *lp_index(struct lp_builder *b, int64_t v); /* i64 scalar */
 struct lp_value *lp_dim(struct lp_builder *b, const struct dim *d); /* constant or LP_DIM */
 struct lp_value *lp_iota(struct lp_builder *b, enum dtype dtype, int cols);
+struct lp_value *lp_iota_rows(struct lp_builder *b, enum dtype dtype, int rows); /* a column */
 bool lp_is_const(const struct lp_value *v, int64_t *out);
 
 struct lp_value *lp_unary(struct lp_builder *b, enum lp_opcode code, struct lp_value *x);

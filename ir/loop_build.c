@@ -85,6 +85,12 @@ struct lp_value *lp_iota(struct lp_builder *b, enum dtype dtype, int cols)
     return emit(b, LP_OP_IOTA, 0, NULL, lp_vector(dtype, cols));
 }
 
+struct lp_value *lp_iota_rows(struct lp_builder *b, enum dtype dtype, int rows)
+{
+    INFC_ASSERT(dtype_is_int(dtype) && rows > 0 && rows <= UINT16_MAX);
+    return emit(b, LP_OP_IOTA, 0, NULL, lp_tile(dtype, rows, 1));
+}
+
 bool lp_is_const(const struct lp_value *v, int64_t *out)
 {
     if (!v->def || v->def->code != LP_OP_CONST || dtype_is_float(v->type.dtype)) return false;
@@ -390,7 +396,7 @@ static const struct lp_buf *buf_at(const struct lp_builder *b, int buf)
 static void check_tile_access(const struct lp_buf *buf, struct lp_value *const *idx, struct lp_type t, int row_axis,
                               int col_axis)
 {
-    for (int i = 0; i < buf->rank; i++) INFC_ASSERT(is_index(idx[i]));
+    for (int i = 0; i < buf->rank; i++) INFC_ASSERT(is_index(idx[i]) || (i == row_axis && idx[i]->type.rows == t.rows));
     if (t.rows > 1) INFC_ASSERT(row_axis >= 0 && row_axis < buf->rank);
     if (t.cols > 1) INFC_ASSERT(col_axis >= 0 && col_axis < buf->rank);
     if (t.rows > 1 && t.cols > 1) INFC_ASSERT(row_axis != col_axis);

@@ -107,7 +107,7 @@ static void run_iota(const struct machine *m, const struct lp_op *op)
 {
     struct lp_type t = op->results[0]->type;
     union lp_cell *out = cells_of(m, op->results[0]);
-    for (int i = 0; i < t.cols; i++) out[i].i = lp_wrap_int(t.dtype, i);
+    for (int i = 0; i < t.rows * t.cols; i++) out[i].i = lp_wrap_int(t.dtype, i);
 }
 
 static void run_splat(const struct machine *m, const struct lp_op *op)
@@ -204,8 +204,8 @@ static bool locate(const struct machine *m, const struct lp_op *op, size_t r, si
     *out = 0;
     for (int i = 0; i < b->rank; i++) {
         const struct lp_value *v = op->operands[lp_first_index(op) + i];
-        int64_t at = cells_of(m, v)[v->type.cols > 1 ? c : 0].i, step = 0;
-        if (i == op->row_axis) step = (int64_t)r;
+        int64_t at = cells_of(m, v)[v->type.cols > 1 ? c : v->type.rows > 1 ? r : 0].i, step = 0;
+        if (i == op->row_axis && v->type.rows == 1) step = (int64_t)r;
         if (i == op->col_axis) step = (int64_t)c;
         if (!i64_add(at, step, &at) || at < 0 || at >= data->dims[i]) {
             return diag_report(m->diag, DIAG_IR_VERIFY, m->k->loc,

@@ -115,7 +115,7 @@ static const char *check_tile_op(const struct lp_kernel *k, const struct lp_op *
     case LP_OP_DIM:
         if (!is_index(r)) return "the result is not an i64";
         return op->index < 0 || (size_t)op->index >= k->dims.n ? "no such dim parameter" : NULL;
-    case LP_OP_IOTA: return r.rows != 1 || !dtype_is_int(r.dtype) ? "the result is not an integer vector" : NULL;
+    case LP_OP_IOTA: return (r.rows != 1 && r.cols != 1) || !dtype_is_int(r.dtype) ? "the result is not an integer vector" : NULL;
     case LP_OP_SPLAT:
         if (x.dtype != r.dtype) return "the result's type is not the operand's";
         return (x.rows != 1 && x.rows != r.rows) || (x.cols != 1 && x.cols != r.cols)
@@ -152,7 +152,8 @@ static const char *check_memory(const struct lp_kernel *k, const struct lp_op *o
     int gather_cols = 1;
     for (int i = 0; i < b->rank; i++) {
         struct lp_type x = op->operands[first + i]->type;
-        if (x.dtype != DT_I64 || x.rows != 1) return "an index is not an i64 or a vector of i64";
+        bool own_rows = op->code == LP_OP_LOAD && i == op->row_axis && x.cols == 1 && x.rows == t.rows;
+        if (x.dtype != DT_I64 || (x.rows != 1 && !own_rows)) return "an index is not an i64 or a vector of i64";
         if (x.cols != 1 && gather_cols != 1 && x.cols != gather_cols) return "the index vectors' lengths differ";
         if (x.cols != 1) gather_cols = x.cols;
     }

@@ -5,7 +5,11 @@
  *
  *   result[.., M, N] = a[.., M, K] b[K, N]
  *
- * b is packed at build time as [N/64][64][K], zero-filled: both operands of the tensor units then run along K. Batch axes of a
+ * or a convolution, channels-last and padded before, as an implicit matmul: rows are the output's pixels and K the taps and channels.
+ * The address of a row's first element is the row's own (op LOAD, an index a row), how far K goes from there is the same for
+ * all rows; the taps of the image's last axis are one run where their channels fill whole steps.
+ *
+ * b is packed at build time as [N/64][64][taps..][K], zero-filled: both operands of the tensor units then run along K. Batch axes of a
  * count as rows. Which rows share a tile does not show in any of them, and K is summed in one order for every M.
  */
 #include "passes/lower.h"
@@ -14,8 +18,14 @@
 #define STEP_BYTES 64
 #define CTA_THREADS 128
 
+#define MAX_AXES 3
+
 struct dot {
     struct lower_ctx *l;
+    /* a convolution: */
+    bool conv, merged;                /* merged: taps of the last axis and channels are one run */
+    int axes, bias;                   /* spatial axes; buffer, -1: none */
+    int64_t taps[MAX_AXES], strides[MAX_AXES], dilations[MAX_AXES];
     const struct ir_op *op;
     int a, b;
     enum dtype da, db, acc;
@@ -30,7 +40,7 @@ static bool epilogue_is_flat(const struct dot *t)
     const struct ir_type *rt = &t->op->results[0].type;
     for (int i = 0; i < l->body->n_args; i++) {
         const struct ir_type *v = &l->body->args[i]->type;
-        if (i == t->a || i == t->b) continue;
+        if (i == t->a || i == t->b || i == t->bias) continue;
         bool one_row = true, all_rows = v->rank == rt->rank;
         for (int k = 0; k < v->rank - 1; k++) {
             one_row = one_row && dim_is(v->dims[k], 1);
@@ -50,24 +60,54 @@ static bool types_fit(const struct dot *t)
     return t->acc == DT_F32 && t->da == t->db && (wide || narrow) && (mma >> t->da & 1);
 }
 
+static bool read_matmul(struct dot *t)
+{
+    const struct ir_type *at = &ir_operand(t->op, 0)->type, *bt = &ir_operand(t->op, 1)->type;
+    if (ir_attr_int(t->op, "trans_a", 0) || bt->rank != 2) return false;
+    t->k = at->dims[at->rank - 1], t->n = bt->dims[ir_attr_int(t->op, "trans_b", 0) ? 0 : 1];
+    t->bias = -1;
+    return true;
+}
+
+/* Weights w[O, C, taps..] without groups; no padding. */
+static bool read_conv(struct dot *t)
+{
+    const struct ir_type *at = &ir_operand(t->op, 0)->type, *bt = &ir_operand(t->op, 1)->type;
+    int n, n_pads;
+    const int64_t *s = ir_attr_ints(t->op, "strides", &n), *d = ir_attr_ints(t->op, "dilations", &n);
+    const struct dim *const *pads = ir_attr_dims(t->op, "pads", &n_pads);
+    t->axes = at->rank - 2;
+    if (!ir_attr_int(t->op, "channels_last", 0) || ir_attr_int(t->op, "groups", 1) != 1 || t->axes < 1 || t->axes > MAX_AXES) return false;
+    for (int i = 0; i < n_pads; i++)
+        if (!dim_is(pads[i], 0)) return false;
+    for (int i = 0; i < t->axes; i++) {
+        if (!dim_is_const(bt->dims[2 + i])) return false;
+        t->taps[i] = bt->dims[2 + i]->value;
+        t->strides[i] = s ? s[i] : 1, t->dilations[i] = d ? d[i] : 1;
+    }
+    t->bias = ir_operand(t->op, 2) ? lower_operand_of(t->l, ir_operand(t->op, 2)) : -1;
+    t->k = bt->dims[1], t->n = bt->dims[0];
+    return t->bias >= 0 || !ir_operand(t->op, 2);
+}
+
 static bool is_mine(struct dot *t)
 {
     struct lower_ctx *l = t->l;
     const struct ir_op *op = l->anchor;
-    if (!l->level->gpu || !op || op->code != IR_OP_MATMUL || l->yield->n_operands != 1) return false;
+    if (!l->level->gpu || !op || (op->code != IR_OP_MATMUL && op->code != IR_OP_CONV) || l->yield->n_operands != 1) return false;
     t->op = op;
+    t->conv = op->code == IR_OP_CONV;
     t->a = lower_operand_of(l, ir_operand(op, 0)), t->b = lower_operand_of(l, ir_operand(op, 1));
-    if (t->a < 0 || t->b < 0 || t->a == t->b || !l->operand_consts[t->b] || ir_attr_int(op, "trans_a", 0)) return false;
-    const struct ir_type *at = &ir_operand(op, 0)->type, *bt = &ir_operand(op, 1)->type, *rt = &op->results[0].type;
-    bool tb = ir_attr_int(op, "trans_b", 0);
-    t->da = at->dtype, t->db = bt->dtype, t->acc = rt->dtype;
-    if (bt->rank != 2 || !types_fit(t) || !lower_tile_epilogue_ok(l) || !epilogue_is_flat(t)) return false;
-    t->k = at->dims[at->rank - 1], t->n = bt->dims[tb ? 0 : 1];
+    if (t->a < 0 || t->b < 0 || t->a == t->b || !l->operand_consts[t->b]) return false;
+    const struct ir_type *rt = &op->results[0].type;
+    t->da = ir_operand(op, 0)->type.dtype, t->db = ir_operand(op, 1)->type.dtype, t->acc = rt->dtype;
+    if (!types_fit(t) || !(t->conv ? read_conv(t) : read_matmul(t)) || !lower_tile_epilogue_ok(l) || !epilogue_is_flat(t)) return false;
     if (!dim_is_const(t->k) || !dim_is_const(t->n)) return false;
     t->m = dim_const(l->m->dims, 1);
     for (int i = 0; i < rt->rank - 1; i++) t->m = dim_mul(l->m->dims, t->m, rt->dims[i]);
     int64_t bytes = (int64_t)dtype_bytes(t->da);
     t->step = STEP_BYTES / bytes;
+    t->merged = t->conv && t->dilations[t->axes - 1] == 1 && t->k->value % t->step == 0;
     return t->k->value * bytes % 16 == 0; /* rows of a are read in pieces of 16 bytes */
 }
 
@@ -81,6 +121,28 @@ static void set_2d(struct lower_ctx *l, int buf, const struct dim *rows, const s
     b->rank = 2, b->dims = dims, b->strides = strides;
 }
 
+/* w[O, C, taps..] as [O/64][64][taps..][C], C rounded up to whole steps. */
+static void pack_weights(struct dot *t)
+{
+    const struct ir_type *bt = &ir_operand(t->op, 1)->type;
+    struct plan_pack p = {.in_rank = bt->rank};
+    p.dims[0] = (t->n->value + TILE - 1) / TILE, p.in_axis[0] = 0, p.stride[0] = TILE;
+    p.dims[1] = TILE, p.in_axis[1] = 0, p.stride[1] = 1;
+    for (int i = 0; i < t->axes; i++) p.dims[2 + i] = t->taps[i], p.in_axis[2 + i] = 2 + i, p.stride[2 + i] = 1;
+    p.dims[2 + t->axes] = (t->k->value + t->step - 1) / t->step * t->step, p.in_axis[2 + t->axes] = 1, p.stride[2 + t->axes] = 1;
+    p.rank = 3 + t->axes;
+    for (int i = 0; i < bt->rank; i++) p.in_dims[i] = bt->dims[i]->value;
+    lower_set_pack(t->l, t->b, &p, 64);
+    if (!t->merged) return;
+    /* the reader sees the last taps and C as one axis: same bytes, one rank less */
+    struct lp_buf *b = &t->l->k->bufs.v[t->b];
+    const struct dim **dims = arena_dup(&t->l->k->arena, b->dims, (size_t)b->rank * sizeof *dims);
+    const struct dim **strides = arena_dup(&t->l->k->arena, b->strides, (size_t)b->rank * sizeof *strides);
+    dims[p.rank - 2] = dim_const(t->l->m->dims, p.dims[p.rank - 2] * p.dims[p.rank - 1]);
+    strides[p.rank - 2] = strides[p.rank - 1];
+    b->rank = p.rank - 1, b->dims = dims, b->strides = strides;
+}
+
 static void pack_b(struct dot *t)
 {
     const struct ir_type *bt = &ir_operand(t->op, 1)->type;
@@ -92,16 +154,57 @@ static void pack_b(struct dot *t)
     lower_set_pack(t->l, t->b, &p, 64);
 }
 
+/* The image as [pixel, tap a spatial axis.., channel]: views that overlap. Merged: what follows the last axis' first tap. */
+static void view_image(struct dot *t)
+{
+    struct lower_ctx *l = t->l;
+    struct dim_ctx *dc = l->m->dims;
+    struct lp_buf *b = &l->k->bufs.v[t->a];
+    const struct ir_type *x = &ir_operand(t->op, 0)->type;
+    const struct dim **dims = ARENA_ARRAY(&l->k->arena, const struct dim *, 2 + MAX_AXES);
+    const struct dim **strides = ARENA_ARRAY(&l->k->arena, const struct dim *, 2 + MAX_AXES);
+    const struct dim *pixels = dim_const(dc, 1), *step[MAX_AXES]; /* elements between neighbours */
+    for (int i = t->axes - 1; i >= 0; i--) step[i] = dim_mul(dc, pixels, t->k), pixels = dim_mul(dc, pixels, x->dims[1 + i]);
+    int at = 0, apart = t->axes - (t->merged ? 1 : 0);
+    dims[at] = dim_mul(dc, pixels, x->dims[0]), strides[at++] = t->k;
+    for (int i = 0; i < apart; i++) dims[at] = dim_const(dc, t->taps[i]), strides[at++] = dim_mulc(dc, step[i], t->dilations[i]);
+    dims[at] = t->merged ? dim_mulc(dc, t->k, t->taps[t->axes - 1]) : t->k, strides[at++] = dim_const(dc, 1);
+    b->rank = at, b->dims = dims, b->strides = strides;
+    for (int i = 0; i < at; i++)
+        if (!dim_is_const(strides[i])) lp_dim_param(l->k, strides[i]);
+}
+
+/* The input pixel below the first tap of each row's output pixel, i64[64, 1]. */
+static struct lp_value *first_pixels(struct dot *t, struct lp_value *row)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    const struct ir_type *x = &ir_operand(t->op, 0)->type, *out = &t->op->results[0].type;
+    struct lp_value *last = lp_binary(b, LP_OP_SUB, expr_dim(e, t->m), e->one), *o[MAX_AXES];
+    struct lp_value *r = lp_binary(b, LP_OP_MIN, lp_binary(b, LP_OP_ADD, lp_iota_rows(b, DT_I64, TILE), row), last);
+    for (int i = t->axes - 1; i >= 0; i--) {
+        struct lp_value *size = expr_dim(e, out->dims[1 + i]);
+        o[i] = lp_binary(b, LP_OP_MOD, r, size);
+        r = lp_binary(b, LP_OP_FLOORDIV, r, size);
+    }
+    for (int i = 0; i < t->axes; i++) {
+        r = lp_binary(b, LP_OP_MUL, r, expr_dim(e, x->dims[1 + i]));
+        r = lp_binary(b, LP_OP_ADD, r, t->strides[i] == 1 ? o[i] : lp_binary(b, LP_OP_MUL, o[i], lp_index(b, t->strides[i])));
+    }
+    return r;
+}
+
 /* Rows of a and the result in one axis; what the epilogue reads keeps its rank, with all rows on the last axis but one. */
 static void flatten(struct dot *t)
 {
     struct lower_ctx *l = t->l;
     const struct ir_type *rt = &t->op->results[0].type;
-    set_2d(l, t->a, t->m, t->k);
+    if (t->conv) view_image(t);
+    else set_2d(l, t->a, t->m, t->k);
     set_2d(l, lower_result_buf(l, 0), t->m, t->n);
     for (int i = 0; i < l->body->n_args; i++) {
         struct lp_buf *b = &l->k->bufs.v[i];
-        if (i == t->a || i == t->b || b->rank != rt->rank || rt->rank < 3 || dim_is(b->dims[rt->rank - 2], 1)) continue;
+        if (i == t->a || i == t->b || i == t->bias || b->rank != rt->rank || rt->rank < 3 || dim_is(b->dims[rt->rank - 2], 1)) continue;
         const struct dim **dims = arena_dup(&l->k->arena, b->dims, (size_t)b->rank * sizeof *dims);
         for (int k = 0; k < rt->rank - 2; k++) dims[k] = dim_const(l->m->dims, 1);
         dims[rt->rank - 2] = t->m;
@@ -109,12 +212,46 @@ static void flatten(struct dot *t)
     }
 }
 
+static struct lp_value *zeros(struct dot *t)
+{
+    struct lp_type ty = lp_tile(t->acc, TILE, TILE);
+    return t->acc == DT_F32 ? lp_const_f(&t->l->e.b, ty, 0) : lp_const_i(&t->l->e.b, ty, 0);
+}
+
+/* One loop a tap axis around the loop over the channels, or over the last axis' taps and channels. */
+static struct lp_value *image_product(struct dot *t, struct lp_value *row, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    int apart = t->axes - (t->merged ? 1 : 0), n = 0;
+    struct lp_value *acc = zeros(t), *at_a[2 + MAX_AXES] = {first_pixels(t, row)}, *at_b[3 + MAX_AXES] = {panel, e->zero};
+    struct lp_op *loops[MAX_AXES];
+    for (; n < apart; n++) {
+        loops[n] = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, t->taps[n]), 1, 1, &acc);
+        at_a[1 + n] = at_b[2 + n] = loops[n]->regions[0]->args[0];
+        acc = loops[n]->regions[0]->args[1];
+    }
+    int64_t run = t->merged ? t->k->value * t->taps[t->axes - 1] : t->k->value;
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, run), t->step, 1, &acc);
+    struct lp_value *k = loop->regions[0]->args[0], *left = run % t->step ? lp_binary(b, LP_OP_SUB, lp_index(b, run), k) : NULL;
+    at_a[1 + apart] = at_b[2 + apart] = k;
+    struct lp_value *x = lp_load_tile(b, t->a, at_a, TILE, (int)t->step, 0, 1 + apart, NULL, left);
+    struct lp_value *y = lp_load_tile(b, t->b, at_b, (int)t->step, TILE, 2 + apart, 1, NULL, NULL);
+    struct lp_value *next = lp_dot(b, loop->regions[0]->args[1], x, y);
+    expr_for_end(e, loop, &next);
+    acc = loop->results[0];
+    while (n) {
+        expr_for_end(e, loops[--n], &acc);
+        acc = loops[n]->results[0];
+    }
+    return acc;
+}
+
 static struct lp_value *product(struct dot *t, struct lp_value *row, struct lp_value *panel, struct lp_value *nrows)
 {
     struct expr_ctx *e = &t->l->e;
     struct lp_builder *b = &e->b;
-    struct lp_type ty = lp_tile(t->acc, TILE, TILE);
-    struct lp_value *acc = t->acc == DT_F32 ? lp_const_f(b, ty, 0) : lp_const_i(b, ty, 0);
+    struct lp_value *acc = zeros(t);
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, t->k->value), t->step, 1, &acc);
     struct lp_value *k = loop->regions[0]->args[0], *at_a[2] = {row, k}, *at_b[3] = {panel, e->zero, k};
     struct lp_value *left = t->k->value % t->step ? lp_binary(b, LP_OP_SUB, lp_index(b, t->k->value), k) : NULL;
@@ -134,7 +271,8 @@ enum lower_result lower_dot(struct lower_ctx *l)
     int rank = t.op->results[0].type.rank;
     if (rank < 2) return LOWER_NOT_MINE;
     l->k->cta_threads = CTA_THREADS;
-    pack_b(&t);
+    if (t.conv) pack_weights(&t);
+    else pack_b(&t);
     flatten(&t);
     int64_t panels = (t.n->value + TILE - 1) / TILE;
     lower_set_slices(l, dim_mulc(l->m->dims, dim_ceildiv(l->m->dims, t.m, dim_const(l->m->dims, TILE)), panels));
@@ -143,11 +281,12 @@ enum lower_result lower_dot(struct lower_ctx *l)
     struct lp_value *panel = lp_binary(b, LP_OP_MOD, slice, n_panels), *col = lp_binary(b, LP_OP_MUL, panel, tile);
     struct lp_value *nrows = lp_binary(b, LP_OP_SUB, expr_dim(e, t.m), row);
     struct lp_value *ncols = t.n->value % TILE ? lp_binary(b, LP_OP_SUB, lp_index(b, t.n->value), col) : NULL;
-    struct lp_value *v = product(&t, row, panel, nrows), *at[2] = {row, col}, *wide[IR_MAX_RANK];
+    struct lp_value *v = t.conv ? image_product(&t, row, panel) : product(&t, row, panel, nrows), *at[2] = {row, col}, *wide[IR_MAX_RANK];
+    if (t.bias >= 0) v = lp_binary(b, LP_OP_ADD, v, lp_load_tile(b, t.bias, &col, 1, TILE, 0, 0, NULL, ncols));
     for (int i = 0; i < rank - 2; i++) wide[i] = e->zero;
     wide[rank - 2] = row, wide[rank - 1] = col;
     v = lower_tile_epilogue(l, v, wide, rank - 2, nrows, ncols);
     lp_store_tile(b, lower_result_buf(l, 0), at, v, 0, 1, nrows, ncols);
-    l->k->schedule = "dot";
+    l->k->schedule = t.conv ? "dot-conv" : "dot";
     return LOWER_DONE;
 }

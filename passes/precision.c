@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * --prec: matmuls by constant weights in a narrower format. Only their operands are rounded; products are exact and sums f32 (i32
+ * --prec: matmuls by constant weights, and convolutions, in a narrower format. Only their operands are rounded; products are exact and sums f32 (i32
  * for int8), which is what tensor units compute, so that every target gives the same numbers but for the order of sums.
  *
  *   f16, bf16   matmul(cast x, cast w, acc f32)
@@ -126,13 +126,47 @@ static bool rewrite(struct precision *z, struct ir_op *op)
     return true;
 }
 
+/* Dense channels-last convolutions: f16 or bf16 as asked, f16 for the formats that scale rows, which a convolution has none of. */
+static bool rewrite_conv(struct precision *z, struct ir_op *op)
+{
+    const struct ir_const *c = ir_value_const(ir_operand(op, 1));
+    int64_t n;
+    if (ir_operand(op, 0)->type.dtype != DT_F32 || ir_attr_find(op, "acc") || !ir_attr_int(op, "channels_last", 0) || ir_attr_int(op, "groups", 1) != 1) return true;
+    if (!c || c->splat || c->part || !c->data || c->type.enc || c->type.dtype != DT_F32 || !ir_type_static_elems(&c->type, &n) || n < 1) return true;
+    enum dtype to = z->most > 0 ? DT_F16 : z->to;
+    const float *w = c->data;
+    size_t elem = dtype_bytes(to);
+    char *data = arena_alloc(&z->m->arena, (size_t)n * elem);
+    for (int64_t i = 0; i < n; i++) {
+        if (!(fabsf(w[i]) <= (to == DT_F16 ? 65504.0f : 3.0e38f))) {
+            diag_warn(z->diag, DIAG_PRECISION, op->loc ? op->loc->text : NULL, "kept in f32: weights of '%s' do not fit the precision", c->name ? c->name : "?");
+            return true;
+        }
+        float_encode(to, (double)w[i], true, data + (size_t)i * elem);
+    }
+    struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
+    struct ir_type type = c->type;
+    type.dtype = to;
+    struct ir_value *operands[3] = {ir_build_cast(&b, ir_operand(op, 0), to),
+                                    ir_build_constant(&b, ir_const_make(z->m, c->name, type, data, (size_t)n * elem, false)), ir_operand(op, 2)};
+    struct ir_attr attrs[16];
+    int n_attrs = 0;
+    for (; n_attrs < op->n_attrs && n_attrs < (int)ARRAY_LEN(attrs) - 1; n_attrs++) attrs[n_attrs] = op->attrs[n_attrs];
+    attrs[n_attrs++] = ir_a_dtype("acc", DT_F32);
+    struct ir_op *conv = ir_build(&b, IR_OP_CONV, ir_operand(op, 2) ? 3 : 2, operands, n_attrs, attrs, 1);
+    if (!conv) return false;
+    ir_value_replace_uses(&op->results[0], &conv->results[0]);
+    ir_op_erase(op);
+    return true;
+}
+
 static bool run_block(struct precision *z, struct ir_block *b)
 {
     bool ok = true;
     for (struct ir_op *op = b->first, *next; op; op = next) {
         next = op->next;
         for (int r = 0; r < op->n_regions; r++) ok = run_block(z, op->regions[r]) && ok;
-        ok = rewrite(z, op) && ok;
+        ok = (op->code == IR_OP_CONV ? rewrite_conv(z, op) : rewrite(z, op)) && ok;
     }
     return ok;
 }

@@ -225,6 +225,7 @@ bool cg_tile_op(struct cg *g, struct lp_op *op)
     switch (op->code) {
     case LP_OP_IOTA: {
         struct lp_type t = op->results[0]->type;
+        if (t.rows > 1) return cg_fail(g, DIAG_NO_LOWERING, "no code on this target for a column of numbers", "");
         cg_set(g, op->results[0], 0)->rows[0] = iota(cg_elem_type(g, t.dtype), t.cols);
         return true;
     }

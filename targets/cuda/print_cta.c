@@ -9,7 +9,8 @@
  *
  * Operands go through shared memory in rows of 64 bytes of K, three steps in flight (cp.async). The 16-byte piece c of row r lies
  * at c ^ (r / 2 % 4), so that the eight rows that ldmatrix reads at once lie in different banks. K beyond its end is filled
- * with zeros; rows beyond the last read the last one and are not stored.
+ * with zeros; rows beyond the last read the last one and are not stored. Where rows begin is worked out once: by their number and
+ * a stride, or, where each has an index of its own (convolutions), by the threads that have it, and told through shared memory.
  */
 #include "ir/dim.h"
 #include "ir/loop_rewrite.h"
@@ -20,12 +21,30 @@ static const char places[] =
     "DEVICE int cta_col(int ci) { return threadIdx.x / 32 % 2 * 32 + ci / 2 * 8 + threadIdx.x % 4 * 2 + ci % 2; }\n";
 
 static const char stage[] =
-    "DEVICE void stage_rows(u32 to, const char *p, i64 stride, i64 rows, i64 bytes)\n"
+    "struct strided_rows {\n"
+    "    i64 stride, rows;\n"
+    "    __device__ __forceinline__ i64 at(int r) const { return int_min((i64)r, rows - 1) * stride; }\n"
+    "};\n"
+    "struct own_rows {\n"
+    "    const i64 *index;\n"
+    "    i64 stride;\n"
+    "    __device__ __forceinline__ i64 at(int r) const { return index[r] * stride; }\n"
+    "};\n"
+    "DEVICE const i64 *share_rows(const i64 (&v)[4])\n"
+    "{\n"
+    "    __shared__ i64 index[64];\n"
+    "    __syncthreads();\n" /* behind the readers of a loop before */
+    "    if (threadIdx.x % 4 == 0 && threadIdx.x / 32 % 2 == 0)\n"
+    "        for (int ri = 0; ri < 4; ri++) index[cta_row(ri)] = v[ri];\n"
+    "    __syncthreads();\n"
+    "    return index;\n"
+    "}\n"
+    "DEVICE void stage_rows(u32 to, const char *p, const i64 (&row)[2], i64 bytes)\n"
     "{\n"
     "    #pragma unroll\n"
     "    for (int i = 0; i < 2; i++) {\n"
     "        const int piece = threadIdx.x + i * 128, r = piece / 4, c = piece % 4, inside = c * 16 < bytes ? 16 : 0;\n"
-    "        const char *from = p + int_min((i64)r, rows - 1) * stride + (inside ? c * 16 : 0);\n"
+    "        const char *from = p + row[i] + (inside ? c * 16 : 0);\n"
     "        asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" :: \"r\"(to + r * 64 + (c ^ r / 2 % 4) * 16),\n"
     "                     \"l\"(__cvta_generic_to_global(from)), \"r\"(inside) : \"memory\");\n"
     "    }\n"
@@ -53,17 +72,19 @@ static const char instructions[] =
     "MMA_S32(mma_i8, \"s8.s8\") MMA_S32(mma_u8, \"u8.s8\")\n";
 
 static const char loop[] =
-    "template <class MMA, class T> DEVICE void dot_loop(T (&acc)[32], const char *a, i64 a_stride, i64 rows, i64 a_bytes,\n"
-    "                                                   const char *b, i64 b_stride)\n"
+    "template <class MMA, class T, class A> DEVICE void dot_loop(T (&acc)[32], const char *a, const A a_rows, i64 a_bytes,\n"
+    "                                                            const char *b, i64 b_stride)\n"
     "{\n"
     "    __shared__ __align__(128) char shared[3][2][4096];\n"
     "    const int lane = threadIdx.x % 32, wm = threadIdx.x / 64 * 32, wn = threadIdx.x / 32 % 2 * 32, steps = (int)((a_bytes + 63) / 64);\n"
     "    const u32 base = (u32)__cvta_generic_to_shared(&shared[0][0][0]);\n"
+    "    const i64 row_a[2] = {a_rows.at(threadIdx.x / 4), a_rows.at(threadIdx.x / 4 + 32)};\n"
+    "    const i64 row_b[2] = {threadIdx.x / 4 * b_stride, (threadIdx.x / 4 + 32) * b_stride};\n"
     "    #pragma unroll\n"
     "    for (int s = 0; s < 2; s++) {\n"
     "        if (s < steps) {\n"
-    "            stage_rows(base + s * 8192, a + s * 64, a_stride, rows, a_bytes - s * 64);\n"
-    "            stage_rows(base + s * 8192 + 4096, b + s * 64, b_stride, 64, 64);\n"
+    "            stage_rows(base + s * 8192, a + s * 64, row_a, a_bytes - s * 64);\n"
+    "            stage_rows(base + s * 8192 + 4096, b + s * 64, row_b, 64);\n"
     "        }\n"
     "        stage_commit();\n"
     "    }\n"
@@ -73,8 +94,8 @@ static const char loop[] =
     "        __syncthreads();\n"
     "        if (t + 2 < steps) {\n"
     "            const u32 to = base + (t + 2) % 3 * 8192;\n"
-    "            stage_rows(to, a + (i64)(t + 2) * 64, a_stride, rows, a_bytes - (i64)(t + 2) * 64);\n"
-    "            stage_rows(to + 4096, b + (i64)(t + 2) * 64, b_stride, 64, 64);\n"
+    "            stage_rows(to, a + (i64)(t + 2) * 64, row_a, a_bytes - (i64)(t + 2) * 64);\n"
+    "            stage_rows(to + 4096, b + (i64)(t + 2) * 64, row_b, 64);\n"
     "        }\n"
     "        stage_commit();\n"
     "        const u32 at_a = base + t % 3 * 8192, at_b = at_a + 4096;\n"
@@ -120,7 +141,7 @@ static void put_operand(struct printer *p, struct strbuf *s, const struct lp_op 
     const struct lp_buf *b = &p->k->bufs.v[load->buf];
     strbuf_printf(s, "(const char *)(b%d + (0", load->buf);
     for (int a = 0; a < b->rank; a++) {
-        if (load->operands[a] == counter) continue;
+        if (load->operands[a] == counter || load->operands[a]->type.rows > 1) continue;
         strbuf_puts(s, " + ");
         pr_scalar(s, load->operands[a]);
         strbuf_puts(s, " * ");
@@ -153,15 +174,21 @@ void cta_print_dot_loop(struct printer *p, const struct lp_op *op)
     } else {
         put_operand(p, &pa, a, k);
         put_operand(p, &pb, b, k);
-        const struct lp_value *nrows = lp_nrows(p->k, a);
-        if (nrows) pr_scalar(&rows, nrows);
-        else strbuf_printf(&rows, "%d", CTA_TILE);
+        const struct lp_value *nrows = lp_nrows(p->k, a), *own = a->operands[a->row_axis];
+        if (own->type.rows > 1) {
+            strbuf_printf(&rows, "own_rows{share_rows(v%u), %s}", own->id, strbuf_get(&sa));
+        } else {
+            strbuf_printf(&rows, "strided_rows{%s, ", strbuf_get(&sa));
+            if (nrows) pr_scalar(&rows, nrows);
+            else strbuf_printf(&rows, "%d", CTA_TILE);
+            strbuf_putc(&rows, '}');
+        }
         pr_declare(p, &init, op->results[0]);
         pr_line(p, "%s;", strbuf_get(&init));
         pr_line(p, "#pragma unroll");
         pr_line(p, "for (int e = 0; e < 32; e++) v%u[e] = v%u[e];", op->results[0]->id, acc->id);
-        pr_line(p, "dot_loop<mma_%s>(v%u, %s, %s, %s, %lld,", dtype_name(dot->operands[1]->type.dtype), op->results[0]->id, strbuf_get(&pa),
-                strbuf_get(&sa), strbuf_get(&rows), (long long)(hi * (int64_t)dtype_bytes(dot->operands[1]->type.dtype)));
+        pr_line(p, "dot_loop<mma_%s>(v%u, %s, %s, %lld,", dtype_name(dot->operands[1]->type.dtype), op->results[0]->id, strbuf_get(&pa),
+                strbuf_get(&rows), (long long)(hi * (int64_t)dtype_bytes(dot->operands[1]->type.dtype)));
         pr_line(p, "         %s, %s);", strbuf_get(&pb), strbuf_get(&sb));
     }
     strbuf_deinit(&pa);

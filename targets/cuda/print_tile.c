@@ -117,12 +117,17 @@ void pr_tile_op(struct printer *p, const struct lp_op *op)
     struct strbuf s = {0};
     char index[16];
     snprintf(index, sizeof index, "%d", op->index);
+    if (p->k->cta_threads && op->code == LP_OP_IOTA) {
+        struct lp_type t = op->results[0]->type;
+        each(p, op->results[0], t.rows > 1 ? "cta_row(ri)" : t.cols > 1 ? "cta_col(ci)" : "0");
+        return;
+    }
     if (p->k->cta_threads && op->code != LP_OP_SPLAT) {
         pr_fail(p, DIAG_NO_LOWERING, "no code for a CTA's tiles for", lp_op_name(op->code));
         return;
     }
     switch (op->code) {
-    case LP_OP_IOTA: each(p, op->results[0], op->results[0]->type.cols > 1 ? "c" : "0"); break;
+    case LP_OP_IOTA: each(p, op->results[0], op->results[0]->type.cols > 1 ? "c" : op->results[0]->type.rows > 1 ? "r" : "0"); break;
     case LP_OP_SPLAT:
         pr_element(p, &s, x, "r", "c");
         each(p, op->results[0], strbuf_get(&s));

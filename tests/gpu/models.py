@@ -70,6 +70,33 @@ def matmul(path, k, n1, n2):
     save(model, path)
 
 
+def conv(path):
+    """A block of a residual network, and a dilated convolution whose channels fill no whole step of 64 bytes."""
+    random = np.random.default_rng(1)
+
+    def constant(name, *dims):
+        return numpy_helper.from_array((random.standard_normal(dims) / np.sqrt(np.prod(dims[1:]))).astype(np.float32), name)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["a"], pads=[1, 1, 1, 1], kernel_shape=[3, 3]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w2"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2], kernel_shape=[3, 3]),
+        helper.make_node("Conv", ["b", "w3"], ["d"], strides=[2, 2], kernel_shape=[1, 1]),
+        helper.make_node("Add", ["c", "d"], ["e"]),
+        helper.make_node("Relu", ["e"], ["f"]),
+        helper.make_node("Conv", ["f", "w4", "b4"], ["y"], pads=[2, 4, 2, 4], dilations=[2, 2], kernel_shape=[3, 5]),
+    ]
+    graph = helper.make_graph(
+        nodes, "conv",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 32, "h", "w"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 24, "oh", "ow"])],
+        [constant("w1", 80, 32, 3, 3), constant("b1", 80), constant("w2", 72, 80, 3, 3), constant("w3", 72, 80, 1, 1),
+         constant("w4", 24, 72, 3, 5), constant("b4", 24)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 9
+    save(model, path)
+
+
 def cut_minilm(source, layers, path):
     """MiniLM up to the output of its encoder layer number LAYERS."""
     model = onnx.load(source)
@@ -96,6 +123,8 @@ def cut_minilm(source, layers, path):
 if __name__ == "__main__":
     if sys.argv[1] == "cnn":
         cnn(sys.argv[2])
+    elif sys.argv[1] == "conv":
+        conv(sys.argv[2])
     elif sys.argv[1] == "matmul":
         matmul(sys.argv[2], *map(int, sys.argv[3:6]))
     else:
