@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small models for the suite `gpu`. usage: models.py cnn OUT | matmul OUT K N1 N2 | cut-minilm MODEL LAYERS OUT"""
+"""Small models for the suite `gpu`. usage: models.py cnn OUT | conv OUT | matmul OUT K N1 N2 | cut-minilm MODEL LAYERS OUT"""
 import sys
 
 import numpy as np

@@ -135,6 +135,31 @@ int8 90 5e-2 mma.[1-9]
 fp8 89 0.15 qmma.[1-9]
 fp8 90 0.15 mma.[1-9]
 END
+# Convolutions as implicit matmuls: taps and channels in one run or not, strides, dilation, a residual.
+$python "$INFC_SRC/tests/gpu/models.py" conv conv.onnx
+while read -r prec arch bound; do
+    name=conv-$prec-sm$arch
+    if ! t_want "$name"; then continue; fi
+    t_run "$name" 0 "$INFC" build conv.onnx --target=sm$arch,x86-64 --prec=$prec -o cv --report || continue
+    if [ "$(sed -n '/^target sm/,$p' out | grep -c '^  dot')" != 4 ]; then t_fail "$name" 'not all convolutions run on tensor units'; continue; fi
+    ok=yes
+    for shape in 1x32x5x7 2x32x9x8 3x32x12x17; do
+        for device in cpu cuda; do
+            t_run "$name" 0 env INFC_FAKE_COUNTERS=1 INFC_FAKE_CC=$arch LD_LIBRARY_PATH="$fake" ./cv run --random=1 --shape=x:$shape --device=$device --output=$device.npy || ok=
+        done
+        if ! awk '/^launches/ { exit !($8 == $10 && $12 > 0) }' err; then t_fail "$name" "bank conflicts, or no tensor units: $(cat err)"; ok=; fi
+        if ! equal cpu.npy cuda.npy 2e-3 >out 2>&1; then t_fail "$name" "CPU and GPU differ at $shape: $(cat out)"; ok=; fi
+    done
+    INFC_FAKE_CC=$arch LD_LIBRARY_PATH=$fake t_run "$name" 0 "$INFC" verify conv.onnx ./cv --tolerance=$bound || ok=
+    INFC_FAKE_CC=$arch LD_LIBRARY_PATH=$fake t_run "$name" 0 ./cv selftest || ok=
+    t_run "$name" 0 "$INFC" build conv.onnx --target=sm$arch --prec=$prec --emit=cubin -o cv.cubin || ok=
+    ./cubin cv.cubin k_conv_max k_conv_add_max k_conv >lines || ok=
+    if [ "$(grep -c " local 0 .*mma.[1-9].* ldmatrix [1-9].* async [1-9]" lines)" -lt 3 ]; then t_fail "$name" 'a cubin is not as it should be'; cat lines; ok=; fi
+    if [ "$ok" ]; then t_ok "$name"; fi
+done <<'END'
+f16 80 2e-3
+bf16 90 2e-2
+END
 t_run prec-lacking 2 "$INFC" build mm.onnx --target=sm80 --prec=fp8 && t_grep prec-lacking 'target sm80 has no fp8' err && t_ok prec-lacking
 t_run prec-unknown 2 "$INFC" build mm.onnx --prec=f17 && t_ok prec-unknown
 
