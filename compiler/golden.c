@@ -4,6 +4,7 @@
 #include "compiler/error_scale.h"
 #include "compiler/npy.h"
 #include "compiler/shapes.h"
+#include "passes/pass.h"
 #include "runtime/abi/golden_text.h"
 
 /* Of a language model's constants. The evaluator unpacks every block: 135 million elements take 0.7 s. */
@@ -110,15 +111,28 @@ static bool rounds_activations(const struct ir_module *m)
     return false;
 }
 
+/*
+ * A language model's, on a few tokens. Rounding of activations is what was asked for (--act): the reference rounds, too, and what
+ * is left are the rare values that round the other way behind sums in another order.
+ */
+static bool make_text(struct ir_module *m, int n_threads, struct golden *g)
+{
+    struct diag_sink diag;
+    bool rounds = rounds_activations(m) && !act_is_done(m);
+    diag_init(&diag);
+    g->tolerance = GOLDEN_TOLERANCE_F16;
+    bool ok = set_text_symbols(m, g->sym_values) && (!rounds || pass_act(m, &diag)) && try_size(m, n_threads, g->sym_values, g);
+    if (rounds) act_undo(m);
+    diag_deinit(&diag);
+    return ok;
+}
+
 struct golden *golden_make(struct ir_module *m, int n_threads)
 {
     struct golden *g = ARENA_NEW(&m->arena, struct golden);
     *g = (struct golden){.seed = GOLDEN_SEED, .tolerance = GOLDEN_TOLERANCE_F32, .n_symbols = dim_sym_count(m->dims)};
     g->sym_values = ARENA_ARRAY(&m->arena, int64_t, g->n_symbols);
-    if (has_state(m->funcs.v[0])) {
-        g->tolerance = rounds_activations(m) ? GOLDEN_TOLERANCE_ACT : GOLDEN_TOLERANCE_F16;
-        return set_text_symbols(m, g->sym_values) && try_size(m, n_threads, g->sym_values, g) ? g : NULL;
-    }
+    if (has_state(m->funcs.v[0])) return make_text(m, n_threads, g) ? g : NULL;
     for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++)
         if (shapes_smallest(m, attempt, g->sym_values) && try_size(m, n_threads, g->sym_values, g)) return g;
     return NULL;

@@ -12,7 +12,6 @@
 #define GOLDEN_VALUES 2048 /* of an output at most */
 #define GOLDEN_TOLERANCE_F32 1e-3
 #define GOLDEN_TOLERANCE_F16 5e-2
-#define GOLDEN_TOLERANCE_ACT 2e-1 /* activations in whole steps (--act=i12): the reference has not rounded them */
 
 /* NULL when no small shape satisfies the model's checks (the engine then has no golden vector). In m's arena. */
 struct golden *golden_make(struct ir_module *m, int n_threads);

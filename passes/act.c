@@ -26,6 +26,16 @@ static int steps(const struct ir_module *m)
     return 0;
 }
 
+static bool has_rounding(const struct ir_block *b)
+{
+    for (const struct ir_op *op = b->first; op; op = op->next) {
+        if (op->code == IR_OP_ROUND_ROWS) return true;
+        for (int r = 0; r < op->n_regions; r++)
+            if (has_rounding(op->regions[r])) return true;
+    }
+    return false;
+}
+
 bool blocks_fit(const struct ir_op *op)
 {
     if (op->code != IR_OP_MATMUL || !ir_attr_int(op, "trans_b", 0) || ir_attr_int(op, "trans_a", 0)) return false;
@@ -66,4 +76,27 @@ bool pass_act(struct ir_module *m, struct diag_sink *diag)
     for (size_t i = 0; i < m->funcs.n; i++) run_block(m, m->funcs.v[i]->body, max, &scratch);
     arena_deinit(&scratch);
     return true;
+}
+
+static void undo_block(struct ir_block *b)
+{
+    for (struct ir_op *op = b->first, *next; op; op = next) {
+        next = op->next;
+        for (int r = 0; r < op->n_regions; r++) undo_block(op->regions[r]);
+        if (op->code != IR_OP_ROUND_ROWS) continue;
+        ir_value_replace_uses(&op->results[0], ir_operand(op, 0));
+        ir_op_erase(op);
+    }
+}
+
+void act_undo(struct ir_module *m)
+{
+    for (size_t i = 0; i < m->funcs.n; i++) undo_block(m->funcs.v[i]->body);
+}
+
+bool act_is_done(const struct ir_module *m)
+{
+    for (size_t i = 0; i < m->funcs.n; i++)
+        if (has_rounding(m->funcs.v[i]->body)) return true;
+    return false;
 }

@@ -30,6 +30,10 @@ const struct pass_info *pass_find(const char *name);
 /* Runs the pipeline. False after diagnostics (a pass failed or left invalid IR: that is our bug, reported as such). */
 bool pass_run_all(struct ir_module *m, const struct pass_options *opt, struct diag_sink *diag);
 
+/* Is there an op of pass_act's, and the way back from it: golden vectors are of the imported model, rounded as the engine rounds. */
+bool act_is_done(const struct ir_module *m);
+void act_undo(struct ir_module *m);
+
 #define PASS(name, fn, level, doc) bool pass_##fn(struct ir_module *m, struct diag_sink *diag);
 #include "passes/passes.def"
 #undef PASS

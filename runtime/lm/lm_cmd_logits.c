@@ -15,6 +15,8 @@
 #include "runtime/status.h"
 #include "runtime/xxh64.h"
 
+#define WARM_CHUNK 512 /* what is known before was computed in other pieces than these */
+
 struct line {
     uint32_t *ids, n;
     uint32_t seen; /* positions before it are done */
@@ -142,7 +144,7 @@ static int run(struct tap *t, struct lm_open *x)
     struct lm_cli *c = t->c;
     struct lm_generator_options o = {.n_ctx = x->n_ctx,
                                      .max_seqs = (uint32_t)c->batch,
-                                     .chunk = (uint32_t)c->chunk,
+                                     .chunk = (uint32_t)(c->warm && c->chunk < WARM_CHUNK ? WARM_CHUNK : c->chunk),
                                      .no_sharing = !c->warm};
     uint32_t n = c->predict_given ? (uint32_t)c->predict : 0;
     int code = lm_generator_create(&t->m, &x->text.tok, &o, &t->g, &st);
@@ -151,6 +153,7 @@ static int run(struct tap *t, struct lm_open *x)
         code = run_all(t, 0, false, &st);
         t->warming = false;
     }
+    if (!code) lm_generator_set_chunk(t->g, (uint32_t)c->chunk);
     if (!code) code = run_all(t, n, c->all_rows, &st);
     if (!code && (t->torn || fflush(stdout)))
         code = rt_fail(&st, INFR_ENVIRONMENT, "standard output cannot be written to");

@@ -144,8 +144,26 @@ def judge(engine, options, windows, head):
             "ppl": float(np.exp(np.mean(nll))), "reference_ppl": float(np.exp(np.mean(ref_nll)))}
 
 
+def kept(a, key, compute):
+    """The reference's rows from the file of --reference, if they are of the same model and texts; else computed and put there."""
+    if a.reference and os.path.exists(a.reference):
+        with np.load(a.reference) as f:
+            if str(f["key"]) == key:
+                return [(f[f"tokens{i}"].tolist(), f[f"hidden{i}"]) for i in range(len(a.text))]
+    windows = compute()
+    if a.reference:
+        parts = {f"{name}{i}": v for i, w in enumerate(windows) for name, v in zip(("tokens", "hidden"), w)}
+        np.savez(a.reference, key=key, **parts)
+    return windows
+
+
 def references(a):
     m = Model(a.model)
+    key = json.dumps([os.path.realpath(a.model), os.path.getsize(a.model), a.text, a.positions])
+    return kept(a, key, lambda: compute_references(a, m)), m.head()
+
+
+def compute_references(a, m):
     each, windows = a.positions // len(a.text), []
     for path in a.text:
         tokens = tokens_of(a.engine[0], path)[:each]
@@ -154,7 +172,7 @@ def references(a):
         start = time.time()
         windows.append((tokens, m.hidden(np.array(tokens))))
         print(f"reference of {len(tokens)} tokens: {time.time() - start:.1f} s", file=sys.stderr)
-    return windows, m.head()
+    return windows
 
 
 def main():
@@ -163,6 +181,7 @@ def main():
     p.add_argument("engine", nargs="+")
     p.add_argument("--text", action="append", required=True)
     p.add_argument("--positions", type=int, default=2000)
+    p.add_argument("--reference", help="a file that keeps the reference for other engines of the model (.npz)")
     p.add_argument("--kl", type=float, default=np.inf)
     p.add_argument("--top1", type=float, default=0)
     p.add_argument("--ppl", type=float, default=np.inf, help="percent")

@@ -24,7 +24,7 @@ trap 'rm -rf "$tmp"' EXIT
 # Lengths around pages and chunks; a third of the prompts begin alike.
 prompts() {
     awk -v vocab="$vocab" 'BEGIN {
-        n = split("1 2 3 5 7 8 9 15 16 17 20 31 32 33 40 70", len, " ")
+        n = split("1 2 3 4 5 6 7 8 9 15 16 17 31 33 32 66", len, " ")
         x = 12345
         for (i = 1; i <= n; i++) {
             line = ""

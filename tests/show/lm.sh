@@ -106,7 +106,7 @@ accuracy() { # accuracy NAME MODEL 'BUILD FLAGS' 'LIMITS'
     # shellcheck disable=SC2086
     "$INFC" build "$2" $3 -o engine >build.log 2>&1 || { line "$1" 'does not build' '' misses; return; }
     # shellcheck disable=SC2086
-    "$python" "$INFC_SRC/tests/lm/accuracy.py" "$2" engine --text "$hamlet" --text docstrings.txt --positions "${POSITIONS:-2000}" $4 >out 2>err
+    "$python" "$INFC_SRC/tests/lm/accuracy.py" "$2" engine --text "$hamlet" --text docstrings.txt --positions "${POSITIONS:-2000}" --reference "$work/reference.npz" $4 >out 2>err
     case $? in
     0) said=holds ;;
     *) said=misses ;;
