@@ -11,7 +11,9 @@
  *             is computed in f64 from operands that are wide themselves, through everything linear, back to inputs,
  *             constants and other ops, whose f32 values are taken as they are. The result is rounded to f32 once.
  *
- *   conv x, w  (f32; then squared, summed, log)   ->   cast (conv x, w acc=f64) to f32
+ *   conv x, w  (f32; then squared, summed, log)   ->   cast (conv (cast x to f64), (cast w to f64)) to f32
+ *
+ * Operands are cast once, before the loops of a product: `acc` would have each element converted at every use.
  *
  * x + c with a constant c of 1 and more ends it: the logarithm's slope is at most 1 there. Other singular functions
  * (1/x, rsqrt) are not asked for: an error relative to their result stays relative to it. An add of two f32 values is as exact in f32.
@@ -19,7 +21,6 @@
  * Requires: verified IR without groups; behind the rules that fold factors into weights, before layout. Cost: linear.
  */
 #include <math.h>
-#include <string.h>
 
 #include "ir/build.h"
 #include "passes/pass.h"
@@ -160,8 +161,6 @@ static bool visit(struct sums *s, const struct ir_op *op)
 /* v in f64 if it is known beyond f32, else NULL. */
 static struct ir_value *wide_of(const struct sums *s, const struct ir_value *v) { return v ? map_find(&s->wide, &v->id, sizeof v->id) : NULL; }
 
-static bool contracts(const struct ir_op *op) { return op->code == IR_OP_MATMUL || op->code == IR_OP_CONV; }
-
 /* f64 has nothing to add: f32 operands are only moved, or their sum is rounded once and wanted in f32. */
 static bool exact_enough(const struct sums *s, const struct ir_op *op)
 {
@@ -188,17 +187,12 @@ static bool widen(struct sums *s, struct ir_op *op)
 {
     struct ir_builder b = {.m = s->m, .block = op->block, .before = op, .loc = op->loc};
     struct ir_value *operands[IR_MAX_RANK + 4], **at = operands;
-    int n_attrs = op->n_attrs;
     if (op->n_operands > (int)ARRAY_LEN(operands)) at = ARENA_ARRAY(&s->m->arena, struct ir_value *, op->n_operands);
-    struct ir_attr *attrs = ARENA_ARRAY(&s->m->arena, struct ir_attr, n_attrs + 1);
-    if (n_attrs) memcpy(attrs, op->attrs, (size_t)n_attrs * sizeof *attrs);
-    bool narrow = contracts(op) && !wide_of(s, ir_operand(op, 0)) && !wide_of(s, ir_operand(op, 1));
-    if (narrow) attrs[n_attrs++] = ir_a_dtype("acc", DT_F64);
     for (int i = 0; i < op->n_operands; i++) {
         struct ir_value *v = ir_operand(op, i);
-        at[i] = !is_f32(v) || (narrow && i < 2) ? v : wide_at(s, &b, v);
+        at[i] = is_f32(v) ? wide_at(s, &b, v) : v;
     }
-    struct ir_op *wide = ir_build(&b, op->code, op->n_operands, at, n_attrs, attrs, 1);
+    struct ir_op *wide = ir_build(&b, op->code, op->n_operands, at, op->n_attrs, op->attrs, 1);
     struct ir_value *r = wide ? ir_build_cast(&b, &wide->results[0], DT_F32) : NULL;
     if (!r) return false;
     if (sums_up(op->code)) vec_push(&s->m->arena, &s->m->wide_sums, op->loc);
