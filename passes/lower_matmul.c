@@ -6,7 +6,8 @@
  *   result[.., M, N] = a[.., M, K] b[.., K, N]
  *
  * A constant 2-D b is packed at build time into panels of P columns, b'[N/P][K][P] (zero-filled), P = 64, 32 or 16 by N:
- * one packing for all levels; each level reads it in pieces of its own NR. Other b are read as they are, row by row. With a
+ * one packing for all levels; each level reads it in pieces of its own NR. Other b are read as they are, row by row, or from a
+ * copy of the panel that a slice makes first. With a
  * 2-D b all batch axes of a count as rows. Every output element is one chain over k in order, for a long K a chain of
  * partial sums: results do not depend on M, on slices or threads.
  */
@@ -19,6 +20,11 @@
 #define QUANT_PREFETCH_BYTES 8192 /* the same for encoded weights, which few rows read at the speed of memory */
 #define MAX_UNPACKED_BYTES (8 << 20) /* of an encoded panel taken apart in a worker's scratch memory */
 #define QUANT_ROW_BLOCK 192
+#define STAGED_ROWS 48 /* by which a panel is used for the copy to pay */
+#define STAGED_DEPTH 128 /* K that makes a b of a width that only a call knows too large for the first-level cache */
+#define STAGED_ROW_BLOCK 264
+#define MAX_STAGED_BYTES (1 << 20)
+#define CACHED_BYTES (32 << 10)
 #define FEW_ROWS 4 /* tiles of fewer read memory at its speed anyway */
 #define ROW_BLOCK 96 /* most rows a slice does with one panel, rounded down to a multiple of MR ... */
 #define SLICE_PRODUCTS (1 << 19) /* ... and no more than make so many: some 10 us, by which shares of threads may differ */
@@ -40,6 +46,8 @@ struct mm {
     int ids;                         /* buffer of the choices (op qmatmul_experts), -1: none */
     int unpacked_buf;                /* stack buffer [K, 64]: the panel's weights while many rows use them */
     bool unpacked;                   /* they are in it */
+    int staged_buf;                  /* stack buffer [K, panel]: columns of a b that is no constant, -1: it is read where it lies */
+    bool staged;                     /* they are in it */
     bool whole;                      /* all columns of the panels at hand are there */
     int mr, nr;
     int64_t prefetch;                /* bytes ahead, 0: none */
@@ -117,6 +125,20 @@ static struct lp_value *load_a(struct mm *t, struct lp_value *row, struct lp_val
     return lp_cast(&e->b, v, t->acc);
 }
 
+static struct lp_value *first_column(struct mm *t, struct lp_value *panel, int col)
+{
+    struct lp_builder *b = &t->l->e.b;
+    return lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, panel, lp_index(b, t->panel)), lp_index(b, col));
+}
+
+/* How many of N lie from there on; NULL: more than a tile has. */
+static struct lp_value *columns_there(struct mm *t, struct lp_value *panel, int col)
+{
+    struct expr_ctx *e = &t->l->e;
+    if (t->whole || (dim_is_const(t->n) && t->n->value % t->panel == 0)) return NULL;
+    return lp_binary(&e->b, LP_OP_MAX, lp_binary(&e->b, LP_OP_SUB, expr_dim(e, t->n), first_column(t, panel, col)), e->zero);
+}
+
 /* Row k of b, columns [panel * P + col, + nr). */
 static struct lp_value *load_b(struct mm *t, struct lp_value *panel, int col, struct lp_value *k, struct lp_value *ncols)
 {
@@ -126,10 +148,13 @@ static struct lp_value *load_b(struct mm *t, struct lp_value *panel, int col, st
     if (t->packed) {
         idx[0] = panel, idx[1] = k, idx[2] = col ? lp_index(&e->b, col) : e->zero;
         v = lp_load_tile(&e->b, t->b, idx, 1, t->nr, 0, 2, NULL, NULL);
+    } else if (t->staged) {
+        idx[0] = k, idx[1] = lp_index(&e->b, col);
+        return lp_load_tile(&e->b, t->staged_buf, idx, 1, t->nr, 0, 1, NULL, NULL);
     } else {
         for (int i = 0; i < bt->rank - 2; i++)
             idx[i] = dim_is(bt->dims[i], 1) ? e->zero : t->batch[t->rank - bt->rank + i];
-        idx[bt->rank - 2] = k, idx[bt->rank - 1] = lp_binary(&e->b, LP_OP_MUL, panel, lp_index(&e->b, t->nr));
+        idx[bt->rank - 2] = k, idx[bt->rank - 1] = first_column(t, panel, col);
         v = lp_load_tile(&e->b, t->b, idx, 1, t->nr, 0, bt->rank - 1, NULL, ncols);
     }
     return lp_cast(&e->b, v, t->acc);
@@ -332,11 +357,7 @@ static void emit_tile(struct mm *t, struct lp_value *row, int rows, struct lp_va
 {
     struct lower_ctx *l = t->l;
     struct expr_ctx *e = &l->e;
-    struct lp_value *first_col = lp_binary(&e->b, LP_OP_ADD, lp_binary(&e->b, LP_OP_MUL, panel, lp_index(&e->b, t->panel)),
-                                           lp_index(&e->b, col));
-    bool cut = !t->whole && !(dim_is_const(t->n) && t->n->value % t->panel == 0);
-    struct lp_value *ncols = NULL;
-    if (cut) ncols = lp_binary(&e->b, LP_OP_MAX, lp_binary(&e->b, LP_OP_SUB, expr_dim(e, t->n), first_col), e->zero);
+    struct lp_value *first_col = first_column(t, panel, col), *ncols = columns_there(t, panel, col);
     struct lp_value *acc = t->unpacked ? contract_unpacked(t, row, rows, nrows, col) : t->quant ? contract_quant(t, row, rows, nrows, panel, col) : contract_dense(t, row, rows, nrows, panel, col, ncols);
     struct lp_value *v = lp_cast(&e->b, acc, l->anchor->results[0].type.dtype);
     struct lp_value *idx[IR_MAX_RANK];
@@ -356,7 +377,7 @@ static void emit_tile(struct mm *t, struct lp_value *row, int rows, struct lp_va
 
 static void emit_columns(struct mm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *panel)
 {
-    int pieces = t->packed ? t->width / t->nr : 1;
+    int pieces = t->width / t->nr;
     for (int p = 0; p < pieces; p++) {
         size_t mark = expr_scope_push(&t->l->e);
         emit_tile(t, row, rows, nrows, panel, p * t->nr);
@@ -534,8 +555,11 @@ static int64_t prefetch_bytes(struct mm *t)
 static int64_t row_block_rows(struct mm *t)
 {
     static const int64_t others[] = {48, 192, 384};
-    int64_t dflt = t->quant ? QUANT_ROW_BLOCK : ROW_BLOCK;
-    if (!t->quant && dim_is_const(t->k) && t->k->value > 0) {
+    int64_t dflt = t->quant ? QUANT_ROW_BLOCK : t->staged_buf >= 0 ? STAGED_ROW_BLOCK : ROW_BLOCK;
+    if (t->staged_buf >= 0 && dim_is_const(t->m)) { /* blocks of one size */
+        int64_t n = (t->m->value + dflt - 1) / dflt, each = (t->m->value + n - 1) / n;
+        dflt = (each + t->mr - 1) / t->mr * t->mr;
+    } else if (!t->quant && t->staged_buf < 0 && dim_is_const(t->k) && t->k->value > 0) {
         int64_t enough = SLICE_PRODUCTS / t->panel / t->k->value / t->mr * t->mr + t->mr;
         dflt = enough < dflt ? enough : dflt;
     }
@@ -665,13 +689,62 @@ static enum lower_result lower_experts(struct mm *t)
  */
 static bool narrow_last(struct mm *t)
 {
-    if (!t->packed || t->quant || !dim_is_const(t->n) || t->n->value <= t->panel) return false;
+    if ((!t->packed && t->staged_buf < 0) || t->quant || !dim_is_const(t->n) || t->n->value <= t->panel) return false;
     int rest = (int)(t->n->value % t->panel), elem = (int)dtype_bytes(t->acc), width = t->l->level->vector_bytes / elem;
     while (width < rest) width *= 2;
     if (!rest || width > t->panel / 2) return false;
     tile_shape(t->l->level, elem, width, t->m, false, &t->mr, &t->nr);
     t->width = width;
     return true;
+}
+
+/*
+ * A b that only a call knows, of long rows: tiles would read it a line here and a line there, at one of few places in the
+ * caches. Where STAGED_ROWS rows and more use a panel, it is copied once; a b that the first-level cache holds is not.
+ */
+static bool wants_stage(const struct mm *t)
+{
+    int64_t elem = (int64_t)dtype_bytes(t->acc);
+    if (t->packed || !dim_is_const(t->k) || t->k->value * t->nr * elem > MAX_STAGED_BYTES) return false;
+    if (dim_is_const(t->m) && t->m->value < STAGED_ROWS) return false;
+    if (!dim_is_const(t->n)) return t->k->value >= STAGED_DEPTH;
+    return t->n->value > t->nr && t->k->value * t->n->value * elem > CACHED_BYTES;
+}
+
+static void stage_panel(struct mm *t, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, expr_dim(e, t->k), 1, 0, NULL);
+    struct lp_value *k = loop->regions[0]->args[0];
+    for (int col = 0; col < t->width; col += t->nr) {
+        struct lp_value *idx[2] = {k, lp_index(b, col)};
+        lp_store_tile(b, t->staged_buf, idx, load_b(t, panel, col, k, columns_there(t, panel, col)), 0, 1, NULL, NULL);
+    }
+    expr_for_end(e, loop, NULL);
+}
+
+static void emit_rows_staged(struct mm *t, struct lp_value *lo, struct lp_value *hi, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_op *many = NULL;
+    size_t mark = 0;
+    if (!dim_is_const(t->m)) {
+        many = lp_if_begin(b, lp_binary(b, LP_OP_GE, lp_binary(b, LP_OP_SUB, hi, lo), lp_index(b, STAGED_ROWS)), 0, NULL);
+        mark = expr_scope_push(e);
+    }
+    stage_panel(t, panel);
+    t->staged = true;
+    emit_rows(t, lo, hi, panel);
+    t->staged = false;
+    if (!many) return;
+    expr_scope_pop(e, mark);
+    lp_if_else(b, many, NULL);
+    mark = expr_scope_push(e);
+    emit_rows(t, lo, hi, panel);
+    expr_scope_pop(e, mark);
+    lp_if_end(b, many, NULL);
 }
 
 /* Rows of block number `block` of row_block rows, by a panel. */
@@ -681,6 +754,7 @@ static void emit_block(struct mm *t, struct lp_value *block, int64_t row_block, 
     struct lp_value *size = lp_index(&e->b, row_block), *lo = lp_binary(&e->b, LP_OP_MUL, block, size);
     struct lp_value *hi = lp_binary(&e->b, LP_OP_MIN, lp_binary(&e->b, LP_OP_ADD, lo, size), expr_dim(e, t->m));
     if (t->unpacked_buf >= 0) emit_rows_quant(t, lo, hi, panel);
+    else if (t->staged_buf >= 0) emit_rows_staged(t, lo, hi, panel);
     else emit_rows(t, lo, hi, panel);
 }
 
@@ -690,7 +764,10 @@ static void emit_panels(struct mm *t, struct lp_value *s, const struct dim *pane
     struct lp_builder *b = &t->l->e.b;
     struct lp_value *panel = s, *block = t->l->e.zero;
     t->walk_row = NULL;
-    if (!dim_is(blocks, 1)) {
+    if (!dim_is(blocks, 1) && t->staged_buf >= 0) {
+        panel = lp_binary(b, LP_OP_MOD, s, expr_dim(&t->l->e, panels));
+        block = lp_binary(b, LP_OP_FLOORDIV, s, expr_dim(&t->l->e, panels));
+    } else if (!dim_is(blocks, 1)) {
         struct walk_place at = lower_walk_place(t->l, s, panels, blocks, walks_of(t, row_block, blocks));
         panel = at.panel, block = at.unit;
         t->walk_row = lp_binary(b, LP_OP_MUL, at.first, lp_index(b, row_block));
@@ -718,7 +795,7 @@ static struct lp_value *slice_in_batch(struct mm *t, struct lp_value *s, const s
 
 enum lower_result lower_matmul(struct lower_ctx *l)
 {
-    struct mm t = {.l = l, .ids = -1, .unpacked_buf = -1};
+    struct mm t = {.l = l, .ids = -1, .unpacked_buf = -1, .staged_buf = -1};
     if (l->anchor && l->anchor->code == IR_OP_QMATMUL_EXPERTS) return lower_experts(&t);
     if (!setup(&t)) return LOWER_NOT_MINE;
     struct expr_ctx *e = &l->e;
@@ -731,6 +808,10 @@ enum lower_result lower_matmul(struct lower_ctx *l)
     if (t.packed && !t.quant) pack_b(&t);
     else if (!t.packed) t.panel = t.nr;
     t.width = t.panel;
+    if (wants_stage(&t)) {
+        int64_t dims[] = {t.k->value, t.nr};
+        t.staged_buf = lp_add_stack(l->k, "staged", t.acc, 2, dims);
+    }
     int64_t row_block = row_block_rows(&t);
     struct mm narrow = t;
     bool has_narrow = narrow_last(&narrow);

@@ -225,6 +225,31 @@ static void test_matmul_dynamic(void **state)
     check_graph(&g, 1, &z, sizes, "matmul-dynamic");
 }
 
+/* a[2, m, k] b[2 or 1, k, n], both inputs: a panel of b is copied where enough rows use it. A symbol is worth what stands for it. */
+static void staged_case(int64_t m, int64_t k, int64_t n, bool symbolic_m, bool symbolic_n, bool one_b)
+{
+    struct graph g;
+    graph_init(&g);
+    const struct dim *a[] = {cst(&g, 2), symbolic_m ? sym(&g, "m") : cst(&g, m), cst(&g, k)};
+    const struct dim *b[] = {cst(&g, one_b ? 1 : 2), cst(&g, k), symbolic_n ? sym(&g, "n") : cst(&g, n)};
+    struct ir_value *x = input(&g, DT_F32, 3, a), *y = input(&g, DT_F32, 3, b);
+    struct ir_value *z = ir_build_unary(&g.b, IR_OP_NEG, ir_build_matmul(&g.b, x, y, false, false, DT_NONE));
+    int64_t sizes[] = {symbolic_m ? m : n, n};
+    check_graph(&g, 1, &z, sizes, "matmul-dynamic");
+}
+
+static void test_matmul_staged(void **state)
+{
+    (void)state;
+    staged_case(100, 90, 130, false, false, false); /* a narrow last panel */
+    staged_case(49, 128, 100, false, false, true);
+    staged_case(290, 66, 128, false, false, false); /* two blocks of rows */
+    staged_case(300, 130, 70, true, false, false);
+    staged_case(20, 130, 70, true, false, true); /* too few rows */
+    staged_case(60, 128, 37, false, true, false);
+    staged_case(60, 128, 37, true, true, true);
+}
+
 static void test_matmul_trans_b_const(void **state)
 {
     (void)state;
@@ -518,7 +543,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pointwise_flat), cmocka_unit_test(test_broadcast_diamond), cmocka_unit_test(test_matmul),
-        cmocka_unit_test(test_matmul_batch_flat), cmocka_unit_test(test_matmul_dynamic), cmocka_unit_test(test_matmul_trans_b_const),
+        cmocka_unit_test(test_matmul_batch_flat), cmocka_unit_test(test_matmul_dynamic), cmocka_unit_test(test_matmul_staged), cmocka_unit_test(test_matmul_trans_b_const),
         cmocka_unit_test(test_rows), cmocka_unit_test(test_moves), cmocka_unit_test(test_conv_pool), cmocka_unit_test(test_conv_tiles), cmocka_unit_test(test_conv_depthwise), cmocka_unit_test(test_pad),
         cmocka_unit_test(test_output_is_input_and_twice), cmocka_unit_test(test_if), cmocka_unit_test(test_branch_check), cmocka_unit_test(test_group_of_shapes),
         cmocka_unit_test(test_channels_last), cmocka_unit_test(test_channels_last_index),
