@@ -89,7 +89,8 @@ static void count_instruction(unsigned op, struct cubin_info *out)
     case 0x983: case 0x387: out->n_local++; break;
     case 0x23c: case 0x237: out->n_mma++; break;
     case 0x27a: out->n_mma++, out->n_qmma++; break;
-    case 0x9f0: case 0x9f3: case 0x9f1: out->n_wgmma++; break;
+    case 0x9f0: case 0x9f1: out->n_wgmma++; break;
+    case 0x9f3: out->n_wgmma++, out->n_qgmma++; break;
     case 0x83b: out->n_ldmatrix++; break;
     case 0xfae: out->n_async++; break;
     case 0x5b4: out->n_tma++; break;

@@ -86,19 +86,7 @@ void pr_element(const struct printer *p, struct strbuf *s, const struct lp_value
 
 void pr_scalar(struct strbuf *s, const struct lp_value *v) { strbuf_printf(s, "v%u", id_of(v)); }
 
-int pr_elems(const struct printer *p, struct lp_type t) { return p->k->cta_threads ? cta_elems(t) : t.rows * t.cols; }
-
-/* One loop over the thread's elements; e, ri and ci are theirs (print_cta.c). */
-static void cta_loop_begin(struct printer *p, struct lp_type t)
-{
-    int n = cta_elems(t);
-    if (n == 1) return;
-    pr_line(p, "#pragma unroll");
-    pr_line(p, "for (int %s = 0; %s < %d; %s++) {", n == 32 ? "e" : n == 8 ? "ci" : "ri", n == 32 ? "e" : n == 8 ? "ci" : "ri", n,
-            n == 32 ? "e" : n == 8 ? "ci" : "ri");
-    p->indent++;
-    if (n == 32) pr_line(p, "const int ri = e / 16 * 2 + e %% 4 / 2, ci = e / 4 %% 4 * 2 + e %% 2;");
-}
+int pr_elems(const struct printer *p, struct lp_type t) { return p->k->cta_threads ? cta_elems(t, p->wgmma) : t.rows * t.cols; }
 
 void pr_loops_begin(struct printer *p, struct lp_type t)
 {
@@ -118,7 +106,7 @@ void pr_loops_begin(struct printer *p, struct lp_type t)
 
 void pr_loops_end(struct printer *p, struct lp_type t)
 {
-    int depth = p->k->cta_threads ? cta_elems(t) > 1 : (t.rows > 1) + (t.cols > 1);
+    int depth = p->k->cta_threads ? cta_elems(t, p->wgmma) > 1 : (t.rows > 1) + (t.cols > 1);
     for (int n = depth; n > 0; n--) {
         p->indent--;
         pr_line(p, "}");
@@ -316,13 +304,13 @@ bool cuda_print(struct lp_kernel *k, const struct target_level *level, const cha
     lp_expand_math(k);
     lp_vectorize(k, level->vector_bytes);
     lp_simplify(k);
-    struct printer p = {.k = k, .out = out, .diag = diag};
+    struct printer p = {.k = k, .out = out, .diag = diag, .wgmma = k->cta_threads && level->gpu->has_wgmma};
     *launch = (struct cuda_launch){.threads = CUDA_THREADS, .slices_cta = CUDA_THREADS};
     if (k->cta_threads) *launch = (struct cuda_launch){.threads = k->cta_threads, .slices_cta = 1};
     clear_aux(k->body);
     print_comment(out, k->loc);
     for (int i = 0; cuda_prelude[i]; i++) strbuf_puts(out, cuda_prelude[i]);
-    for (int i = 0; k->cta_threads && cta_prelude[i]; i++) strbuf_puts(out, cta_prelude[i]);
+    for (int i = 0; k->cta_threads && cta_prelude(i, p.wgmma); i++) strbuf_puts(out, cta_prelude(i, p.wgmma));
     print_signature(&p, symbol, launch->threads);
     p.indent = 1;
     const struct lp_op *yield = NULL;

@@ -11,6 +11,7 @@ struct printer {
     struct diag_sink *diag;
     int indent, n_ops;
     bool failed;
+    bool wgmma; /* tiles of a CTA lie in its threads as wgmma has them */
 };
 
 bool pr_fail(struct printer *p, enum diag_id id, const char *what, const char *name);

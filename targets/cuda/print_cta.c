@@ -5,7 +5,8 @@
  *
  *   e = (m * 4 + n) * 4 + i,  ri = m * 2 + i / 2,  ci = n * 2 + i % 2     (m: 2 fragments down, n: 4 across, i: 4 elements)
  *
- * A row vector (1 x 64) is the 8 values at the thread's columns, a column (64 x 1) the 4 at its rows.
+ * A row vector (1 x 64) is the 8 values at the thread's columns, a column (64 x 1) the 4 at its rows. sm_90a has an order of its
+ * own, for wgmma: prelude_wgmma.c.
  *
  * Operands go through shared memory in rows of 64 bytes of K, three steps in flight (cp.async). The 16-byte piece c of row r lies
  * at c ^ (r / 2 % 4), so that the eight rows that ldmatrix reads at once lie in different banks. K beyond its end is filled
@@ -18,7 +19,8 @@
 
 static const char places[] =
     "DEVICE int cta_row(int ri) { return threadIdx.x / 64 * 32 + ri / 2 * 16 + ri % 2 * 8 + threadIdx.x % 32 / 4; }\n"
-    "DEVICE int cta_col(int ci) { return threadIdx.x / 32 % 2 * 32 + ci / 2 * 8 + threadIdx.x % 4 * 2 + ci % 2; }\n";
+    "DEVICE int cta_col(int ci) { return threadIdx.x / 32 % 2 * 32 + ci / 2 * 8 + threadIdx.x % 4 * 2 + ci % 2; }\n"
+    "DEVICE bool cta_first_columns() { return threadIdx.x % 4 == 0 && threadIdx.x / 32 % 2 == 0; }\n";
 
 static const char stage[] =
     "struct strided_rows {\n"
@@ -30,12 +32,12 @@ static const char stage[] =
     "    i64 stride;\n"
     "    __device__ __forceinline__ i64 at(int r) const { return index[r] * stride; }\n"
     "};\n"
-    "DEVICE const i64 *share_rows(const i64 (&v)[4])\n"
+    "template <int N> DEVICE const i64 *share_rows(const i64 (&v)[N])\n"
     "{\n"
     "    __shared__ i64 index[64];\n"
     "    __syncthreads();\n" /* behind the readers of a loop before */
-    "    if (threadIdx.x % 4 == 0 && threadIdx.x / 32 % 2 == 0)\n"
-    "        for (int ri = 0; ri < 4; ri++) index[cta_row(ri)] = v[ri];\n"
+    "    if (cta_first_columns())\n"
+    "        for (int ri = 0; ri < N; ri++) index[cta_row(ri)] = v[ri];\n"
     "    __syncthreads();\n"
     "    return index;\n"
     "}\n"
@@ -49,14 +51,14 @@ static const char stage[] =
     "                     \"l\"(__cvta_generic_to_global(from)), \"r\"(inside) : \"memory\");\n"
     "    }\n"
     "}\n"
-    "DEVICE void stage_commit() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }\n"
+    "DEVICE void stage_commit() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }\n";
+
+static const char instructions[] =
     "DEVICE void load_matrices(u32 (&f)[4], u32 at, int r, int c)\n"
     "{\n"
     "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
     "                 : \"=r\"(f[0]), \"=r\"(f[1]), \"=r\"(f[2]), \"=r\"(f[3]) : \"r\"(at + r * 64 + (c ^ r / 2 % 4) * 16) : \"memory\");\n"
-    "}\n";
-
-static const char instructions[] =
+    "}\n"
     "#define MMA_F32(name, shape, types) \\\n"
     "    struct name { static __device__ __forceinline__ void run(float *d, const u32 *a, u32 b0, u32 b1) { \\\n"
     "        asm volatile(\"mma.sync.aligned.\" shape \".row.col.f32.\" types \".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, \" \\\n"
@@ -115,12 +117,29 @@ static const char loop[] =
     "    asm volatile(\"cp.async.wait_all;\" ::: \"memory\");\n"
     "}\n";
 
-const char *const cta_prelude[] = {places, stage, instructions, loop, NULL};
+const char *cta_prelude(int i, bool wgmma)
+{
+    const char *const by_mma[] = {places, stage, instructions, loop, NULL}, *const by_wgmma[] = {cta_wgmma_places, stage, cta_wgmma_loop, NULL};
+    return wgmma ? by_wgmma[i] : by_mma[i];
+}
 
-int cta_elems(struct lp_type t)
+int cta_elems(struct lp_type t, bool wgmma)
 {
     bool rows = t.rows > 1, cols = t.cols > 1;
-    return rows && cols ? 32 : cols ? 8 : rows ? 4 : 1;
+    return rows && cols ? 32 : cols ? (wgmma ? 16 : 8) : rows ? (wgmma ? 2 : 4) : 1;
+}
+
+void cta_loop_begin(struct printer *p, struct lp_type t)
+{
+    int n = cta_elems(t, p->wgmma);
+    const char *i = t.rows > 1 && t.cols > 1 ? "e" : t.cols > 1 ? "ci" : "ri";
+    if (n == 1) return;
+    pr_line(p, "#pragma unroll");
+    pr_line(p, "for (int %s = 0; %s < %d; %s++) {", i, i, n, i);
+    p->indent++;
+    if (*i != 'e') return;
+    pr_line(p, p->wgmma ? "const int ri = e %% 4 / 2, ci = e / 4 * 2 + e %% 2;"
+                        : "const int ri = e / 16 * 2 + e %% 4 / 2, ci = e / 4 %% 4 * 2 + e %% 2;");
 }
 
 /* ---- the loop over K ---- */

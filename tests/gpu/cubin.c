@@ -31,8 +31,8 @@ int main(int argc, char **argv)
         for (int i = 2; i < argc; i++) {
             struct cubin_info c;
             if (!bytes || bytes > n - at || !cubin_read(data + at, bytes, argv[i], &c)) continue;
-            printf("%s sm %d regs %d frame %d local %d shared %d mma %d qmma %d ldmatrix %d async %d\n", argv[i], c.sm, c.regs, c.frame_bytes,
-                   c.n_local, c.shared_bytes, c.n_mma, c.n_qmma, c.n_ldmatrix, c.n_async);
+            printf("%s sm %d regs %d frame %d local %d shared %d mma %d qmma %d wgmma %d qgmma %d ldmatrix %d async %d\n", argv[i], c.sm, c.regs, c.frame_bytes,
+                   c.n_local, c.shared_bytes, c.n_mma, c.n_qmma, c.n_wgmma, c.n_qgmma, c.n_ldmatrix, c.n_async);
         }
         if (!bytes) return 1;
         at += bytes;

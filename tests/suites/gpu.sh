@@ -117,23 +117,25 @@ while read -r prec arch bound kind; do
                 "--shape=r:$(echo $shape,72 | tr , x)" --device=$device --output=$device.npy || ok=
         done
         # One rounding of an activation may go the other way: sums are made in another order.
-        if ! equal cpu.npy cuda.npy 0.02 >out 2>&1; then t_fail "$name" "CPU and GPU differ at $shape: $(cat out)"; ok=; fi
+        # On sm90 sums of fp8 have 14 bits of their own within a step of 64 products: more values go the other way.
+        if ! equal cpu.npy cuda.npy "$([ $prec$arch = fp890 ] && echo 0.05 || echo 0.02)" >out 2>&1; then t_fail "$name" "CPU and GPU differ at $shape: $(cat out)"; ok=; fi
     done
     INFC_FAKE_CC=$arch LD_LIBRARY_PATH=$fake t_run "$name" 0 "$INFC" verify mm.onnx ./mm --tolerance=$bound || ok=
     t_run "$name" 0 env INFC_FAKE_CC=$arch LD_LIBRARY_PATH="$fake" ./mm selftest || ok=
     t_run "$name" 0 "$INFC" build mm.onnx --target=sm$arch --prec=$prec --emit=cubin -o mm.cubin || ok=
     ./cubin mm.cubin k_matmul_add_max_cast k_matmul_add k_matmul_cast_mul_mul k_matmul_mul_mul_add k_matmul_mul_mul_add_max >lines || ok=
-    if [ "$(grep -c " local 0 .*$kind.* ldmatrix [1-9].* async [1-9]" lines)" -lt 2 ]; then t_fail "$name" 'a cubin is not as it should be'; cat lines; ok=; fi
+    if [ "$(grep -c " local 0 .*$kind.* async [1-9]" lines)" -lt 2 ]; then t_fail "$name" 'a cubin is not as it should be'; cat lines; ok=; fi
     if [ "$ok" ]; then t_ok "$name"; fi
 done <<'END'
-f16 80 2e-3 mma.[1-9]
-f16 90 2e-3 mma.[1-9]
-bf16 80 2e-2 mma.[1-9]
-bf16 89 2e-2 mma.[1-9]
-int8 80 5e-2 mma.[1-9]
-int8 90 5e-2 mma.[1-9]
-fp8 89 0.15 qmma.[1-9]
-fp8 90 0.15 mma.[1-9]
+f16 80 2e-3 mma.[1-9].*ldmatrix.[1-9]
+f16 90 2e-3 wgmma.[1-9].*ldmatrix.0
+bf16 80 2e-2 mma.[1-9].*ldmatrix.[1-9]
+bf16 89 2e-2 mma.[1-9].*ldmatrix.[1-9]
+bf16 90 2e-2 wgmma.[1-9].*ldmatrix.0
+int8 80 5e-2 mma.[1-9].*ldmatrix.[1-9]
+int8 90 5e-2 wgmma.[1-9].*ldmatrix.0
+fp8 89 0.15 qmma.[1-9].*ldmatrix.[1-9]
+fp8 90 0.15 qgmma.[1-9].*ldmatrix.0
 END
 # Convolutions as implicit matmuls: taps and channels in one run or not, strides, dilation, a residual.
 $python "$INFC_SRC/tests/gpu/models.py" conv conv.onnx
@@ -147,14 +149,14 @@ while read -r prec arch bound; do
         for device in cpu cuda; do
             t_run "$name" 0 env INFC_FAKE_COUNTERS=1 INFC_FAKE_CC=$arch LD_LIBRARY_PATH="$fake" ./cv run --random=1 --shape=x:$shape --device=$device --output=$device.npy || ok=
         done
-        if ! awk '/^launches/ { exit !($8 == $10 && $12 > 0) }' err; then t_fail "$name" "bank conflicts, or no tensor units: $(cat err)"; ok=; fi
+        if ! awk '/^launches/ { exit !($8 == $10 && $12 + $14 > 0) }' err; then t_fail "$name" "bank conflicts, or no tensor units: $(cat err)"; ok=; fi
         if ! equal cpu.npy cuda.npy 2e-3 >out 2>&1; then t_fail "$name" "CPU and GPU differ at $shape: $(cat out)"; ok=; fi
     done
     INFC_FAKE_CC=$arch LD_LIBRARY_PATH=$fake t_run "$name" 0 "$INFC" verify conv.onnx ./cv --tolerance=$bound || ok=
     INFC_FAKE_CC=$arch LD_LIBRARY_PATH=$fake t_run "$name" 0 ./cv selftest || ok=
     t_run "$name" 0 "$INFC" build conv.onnx --target=sm$arch --prec=$prec --emit=cubin -o cv.cubin || ok=
     ./cubin cv.cubin k_conv_max k_conv_add_max k_conv >lines || ok=
-    if [ "$(grep -c " local 0 .*mma.[1-9].* ldmatrix [1-9].* async [1-9]" lines)" -lt 3 ]; then t_fail "$name" 'a cubin is not as it should be'; cat lines; ok=; fi
+    if [ "$(grep -c " local 0 .*mma [1-9].* async [1-9]" lines)" -lt 3 ]; then t_fail "$name" 'a cubin is not as it should be'; cat lines; ok=; fi
     if [ "$ok" ]; then t_ok "$name"; fi
 done <<'END'
 f16 80 2e-3
@@ -239,7 +241,7 @@ assert a.size == b.size == 36 * 389 and e <= float(sys.argv[1])' "$bound"
     done <<'END'
 80 keep 1e-5
 89 fp8 0.02
-90 f16 2e-3
+90 fp8 0.2
 END
     # Twenty steps: the prompt, the first token, eighteen of the one graph; a size that came once has none.
     t_run lm-graphs 0 env INFC_FAKE_COUNTERS=1 INFC_FAKE_CC=90 LD_LIBRARY_PATH="$fake" ./lm logits ids -n 20 --ctx 128 &&
