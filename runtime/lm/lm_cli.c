@@ -37,7 +37,7 @@ static const struct option_row {
     {"--system", "TEXT", TEXT, LM_CHAT, AT(system), 0, 0, 0, "system message"},
     {"--template", "NAME", TEXT, LM_CHAT, AT(template_name), 0, 0, 0,
      "chat template, where the model has several"},
-    {"--template-args", "JSON", TEXT, LM_CHAT, AT(template_args), 0, 0, 0,
+    {"--template-args", "JSON", TEXT, LM_CHAT | LM_SERVE, AT(template_args), 0, 0, 0,
      "object of variables for the template"},
     {"--temp", "T", REAL, DEFAULTS, AT(sampling.temp), 0, 100, NOTE(temp),
      "temperature; 0: always the most probable token [the model's, else 0.8]"},
@@ -125,7 +125,7 @@ static const struct option_row {
      "write what each worker did when, as a Chrome trace"},
     {"--stride", "N", INT, LM_PERPLEXITY, AT(stride), 1, 1 << 30, 0,
      "windows begin every N tokens [the context]"},
-    {"--pooling", "HOW", TEXT, LM_EMBED, AT(pooling), 0, 0, 0, "mean, cls or last [the model's]"},
+    {"--pooling", "HOW", TEXT, LM_EMBED | LM_SERVE, AT(pooling), 0, 0, 0, "mean, cls or last [the model's]"},
     {"--no-normalize", NULL, FLAG, LM_EMBED, AT(no_normalize), 0, 0, 0,
      "vectors as they are, not of length 1"},
     {"--ctx", "N", INT, RUNS, AT(ctx), 1, 1 << 30, NOTE(ctx),
@@ -160,6 +160,18 @@ static const struct option_row {
     {"--drain", "S", REAL, LM_SERVE, AT(drain_s), 0, 1e6, 0,
      "seconds that SIGTERM leaves to running answers; 0: any [0]"},
     {"--max-body", "BYTES", BYTES, LM_SERVE, AT(max_body), 0, 0, 0, "of a request [16M]"},
+    {"--disable", "PATH", LIST, LM_SERVE, AT(disabled), 0, 0, 0,
+     "an endpoint that answers 501; may be repeated"},
+    {"--cors-origins", "ORIGIN", LIST, LM_SERVE, AT(origins), 0, 0, 0,
+     "pages of this origin may ask: * is any, localhost any port of this machine; may be repeated [none]"},
+    {"--prefill", NULL, FLAG, LM_SERVE, AT(prefill), 0, 0, 0,
+     "a last message of the assistant's is the beginning of the answer, in chat completions too"},
+    {"--verbose", NULL, FLAG, LM_SERVE, AT(verbose), 0, 0, 0,
+     "chat completions tell the prompt that the model read, as __verbose"},
+    {"--reasoning", "WHAT", TEXT, LM_SERVE, AT(reasoning), 0, 0, 0,
+     "on, off: templates are told whether the model shall think aloud; auto: nothing [auto]"},
+    {"--reasoning-format", "WHAT", TEXT, LM_SERVE, AT(reasoning_format), 0, 0, 0,
+     "none: thinking stays in the text [auto]"},
     {"--api-key-file", "FILE", TEXT, LM_SERVE, AT(api_key_file), 0, 0, 0,
      "keys, one a line, of which a request must name one; read again on SIGHUP"},
     {"--log", "FILE", TEXT, LM_SERVE, AT(log_file), 0, 0, 0,
@@ -367,8 +379,8 @@ int lm_cli_run(const struct lm_command *cmd, int argc, char **argv)
     c.batch = 1, c.bench_prompt = 512, c.repeat = 3;
     c.parallel = 8, c.queue = 256, c.stretch = 2;
     lm_sampling_init(&c.sampling);
-    struct lm_list *lists[] = {&c.stops,    &c.stop_tokens, &c.biases,
-                               &c.breakers, &c.listen,      &c.positional};
+    struct lm_list *lists[] = {&c.stops,  &c.stop_tokens, &c.biases,  &c.breakers,
+                               &c.listen, &c.disabled,    &c.origins, &c.positional};
     enum { N_LISTS = sizeof lists / sizeof *lists };
     c.memory = calloc(N_LISTS * (size_t)argc, sizeof *c.memory);
     if (!c.memory) return INFR_ENVIRONMENT;

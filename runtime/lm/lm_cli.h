@@ -29,11 +29,11 @@ struct lm_cli {
     enum lm_on_full on_full;
     struct lm_sampling sampling;
     /* of serve */
-    const char *model_name, *log_file, *api_key_file, *template_file;
-    bool any_model;
+    const char *model_name, *log_file, *api_key_file, *template_file, *reasoning, *reasoning_format;
+    bool any_model, prefill, verbose;
     int64_t parallel, queue, max_body;
     double timeout_s, drain_s, stretch;
-    struct lm_list stops, stop_tokens, biases, breakers, listen, positional;
+    struct lm_list stops, stop_tokens, biases, breakers, listen, disabled, origins, positional;
     const char **memory; /* of the lists */
 };
 

@@ -204,6 +204,7 @@ static void start(struct lm_generator *g, struct lm_request *r)
     if (!r->n_generated) r->n_cached = r->seq.n_found;
     remove_waiting(g, r);
     insert_active(g, r);
+    lm_request_progress(r, r->seq.n_found);
 }
 
 /* A waiting request whose priority is better than that of the last running one gets its place. */
@@ -312,6 +313,7 @@ static void finish_step(struct lm_generator *g, const struct lm_output *out)
 {
     for (uint32_t i = 0; i < g->n_plan; i++)
         lm_seq_commit(g->pages, &g->plan[i].r->seq, g->plan[i].end);
+    for (uint32_t i = 0; i < g->n_plan; i++) lm_request_progress(g->plan[i].r, g->plan[i].end);
     for (uint32_t i = 0; i < g->n_plan; i++)
         if (g->plan[i].r->state == LM_ACTIVE)
             lm_request_rows(g->plan[i].r, &g->plan[i], out->logits);

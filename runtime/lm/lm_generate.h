@@ -47,7 +47,9 @@ struct lm_event {
     float logprob; /* with n_logprobs >= 0 */
     const struct lm_logprob *top;
     uint32_t n_top;
-    bool of_prompt; /* a prompt token's log probability; no text */
+    bool of_prompt; /* a prompt token's log probability, or progress; no text */
+    bool progress;  /* no token: so many tokens of the prompt are there, n_cached of them were found */
+    uint32_t n_computed, n_cached;
     enum lm_finish finish;
     int stopped; /* number of the stop string that ended the answer, else -1 */
 };
@@ -81,7 +83,9 @@ struct lm_request_desc {
     bool ignore_eos;     /* tokens that end generation are never drawn */
     bool show_special;   /* control tokens are part of the text */
     int n_logprobs;      /* -1: none; else so many alternatives */
+    bool post_sampling;  /* log probabilities are those of the draw: what the sampler's chain left */
     bool prompt_logprobs;
+    bool report_progress; /* of the prompt: an event when it gets its place and after each step */
     enum lm_on_full on_full;
     uint32_t n_keep;
     /* What the answer must be: a state, which is copied (its grammar must outlive the request), and

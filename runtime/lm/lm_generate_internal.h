@@ -17,6 +17,8 @@ struct lm_request {
     uint32_t *banned; /* stop tokens, then those that end generation */
     size_t n_stop_tokens, n_banned;
     struct lm_logprob *top;
+    uint32_t *post_tokens; /* [vocab], with post_sampling */
+    double *post_probs;
     struct gr_state *grammar; /* after the tokens so far; NULL: none */
     uint64_t *allowed;        /* [vocab bits] */
     enum lm_state state;
@@ -73,6 +75,8 @@ void lm_generator_wait(struct lm_generator *g, struct lm_request *r);
 void lm_request_rows(struct lm_request *r, const struct entry *e, const float *logits);
 /* Ends it with a last event without a token; its pages are given back. */
 void lm_request_end(struct lm_request *r, enum lm_finish finish, const char *error);
+/* An event of how far the prompt is. */
+void lm_request_progress(struct lm_request *r, uint32_t n_computed);
 /* Takes it out of the generator's lists. */
 void lm_generator_forget(struct lm_generator *g, struct lm_request *r);
 

@@ -92,6 +92,12 @@ static int fill(struct lm_request *r, const struct lm_request_desc *d, struct in
     if (n_top > g->model->vocab) r->d.n_logprobs = (int)(n_top = g->model->vocab);
     r->banned = malloc((d->n_stop_tokens + g->n_eog + 1) * sizeof *r->banned);
     r->top = malloc((n_top + 1) * sizeof *r->top);
+    if (d->post_sampling) {
+        r->post_tokens = malloc(g->model->vocab * sizeof *r->post_tokens);
+        r->post_probs = malloc(g->model->vocab * sizeof *r->post_probs);
+        if (!r->post_tokens || !r->post_probs)
+            return rt_fail_memory(st, "a request", g->model->vocab * sizeof *r->post_probs);
+    }
     if (!r->banned || !r->top) return rt_fail_memory(st, "a request", n_top * sizeof *r->top);
     if (d->n_stop_tokens) memcpy(r->banned, d->stop_tokens, d->n_stop_tokens * sizeof *r->banned);
     if (g->n_eog) memcpy(r->banned + d->n_stop_tokens, g->eog, g->n_eog * sizeof *r->banned);
@@ -141,6 +147,8 @@ void lm_request_destroy(struct lm_request *r)
     free(r->allowed);
     free(r->banned);
     free(r->top);
+    free(r->post_tokens);
+    free(r->post_probs);
     free(r);
 }
 
@@ -180,6 +188,14 @@ void lm_request_end(struct lm_request *r, enum lm_finish finish, const char *err
                          .finish = finish,
                          .stopped = -1};
     tell(r, &e);
+}
+
+void lm_request_progress(struct lm_request *r, uint32_t n_computed)
+{
+    struct lm_event e = {.request = r, .token = LM_NO_TOKEN, .text = "", .of_prompt = true,
+                         .progress = true, .n_cached = r->n_cached, .stopped = -1};
+    e.n_computed = n_computed < r->n_prompt ? n_computed : r->n_prompt;
+    if (r->d.report_progress && !r->n_generated) tell(r, &e);
 }
 
 static bool among(const uint32_t *ids, size_t n, uint32_t id)
@@ -271,6 +287,20 @@ static void follow_thinking(struct lm_request *r)
     }
 }
 
+/* The best of the n tokens that could have been drawn, and the one that was. */
+static void tell_draw(struct lm_request *r, uint32_t n, struct lm_event *e)
+{
+    uint32_t most = r->d.n_logprobs > 0 ? (uint32_t)r->d.n_logprobs : 0;
+    e->logprob = -INFINITY;
+    e->top = r->top;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!(r->post_probs[i] > 0)) continue;
+        float p = (float)log(r->post_probs[i]);
+        if (r->post_tokens[i] == e->token) e->logprob = p;
+        if (e->n_top < most) r->top[e->n_top++] = (struct lm_logprob){r->post_tokens[i], p};
+    }
+}
+
 static void draw(struct lm_request *r, const float *logits)
 {
     struct lm_generator *g = r->g;
@@ -285,6 +315,11 @@ static void draw(struct lm_request *r, const float *logits)
         lm_request_end(r, LM_FINISH_ERROR, why);
         return;
     }
+    uint32_t n_left = r->d.post_sampling
+                          ? lm_sampler_distribution(r->sampler, g->draw, logits, r->seq.tokens,
+                                                    r->seq.n_tokens, r->n_generated, &mask,
+                                                    r->post_tokens, r->post_probs, g->model->vocab)
+                          : 0;
     uint32_t token = end_of_thinking(r);
     if (token == LM_NO_TOKEN)
         token = lm_sampler_pick(r->sampler, g->draw, logits, r->seq.tokens, r->seq.n_tokens,
@@ -294,7 +329,9 @@ static void draw(struct lm_request *r, const float *logits)
         return;
     }
     struct lm_event e = {.request = r, .token = token, .text = g->text};
-    if (r->d.n_logprobs >= 0) {
+    if (r->d.n_logprobs >= 0 && r->d.post_sampling) {
+        tell_draw(r, n_left, &e);
+    } else if (r->d.n_logprobs >= 0) {
         e.n_top = (uint32_t)r->d.n_logprobs;
         e.logprob = lm_logprobs(g->draw, logits, token, r->top, e.n_top);
         e.top = r->top;

@@ -25,11 +25,14 @@ struct api_params {
         *stream_options;
     bool parallel_calls;
     bool stream, include_usage, echo, continue_final, add_special, return_tokens;
+    bool verbose, timings_per_token;
+    bool generation_prompt_given;
+    const struct jinja_list *response_fields;
+    int64_t prompt_logprobs; /* -1: none */
     bool logprobs_on, add_generation_prompt, cache_prompt;
     bool max_tokens_given;
     int64_t n, best_of, logprobs, top_logprobs, max_tokens, seed, n_probs, top_k, thinking_budget;
     bool no_thinking; /* the template is told so */
-    bool thinking_wanted;
     const char *reasoning_format, *reasoning_effort;
     bool n_given, seed_given, logprobs_given;
     double timeout_s;
@@ -70,10 +73,12 @@ struct api_choice {
     uint32_t n_chars;         /* of the text so far, for text_offset */
     double score;             /* sum of log probabilities */
     uint32_t n_scored;
-    double last_token;        /* clock of the last event */
+    double prompt_began, first_token, last_token; /* clock of events */
+    uint32_t n_tokens;
     struct api_answer answer;
     int32_t block;  /* what a stream is in the middle of: the endpoint's */
     uint32_t blocks; /* that were begun */
+    bool new_line; /* of a stream: there was one */
     bool begun, ended;
 };
 
@@ -92,6 +97,7 @@ struct api_kind {
     void (*event)(struct api_call *a, struct api_choice *x, const struct work_event *e,
                   const struct lm_logprob *top, const char *text);
     void (*choice_end)(struct api_call *a, struct api_choice *x);
+    void (*progress)(struct api_call *a, struct api_choice *x, const struct work_event *e);
     void (*end)(struct api_call *a);
     void (*whole)(struct api_call *a);
 };
@@ -213,6 +219,12 @@ void api_json_usage(struct api_call *a, struct json *j);
 uint64_t api_reasoning_tokens(const struct api_call *a);
 uint32_t api_chars(const char *text, size_t n);
 
+/* "timings": {...}, llama-server's */
+void api_json_timings(struct json *j, const struct sched_job *x);
+/* The same of an answer that is being written, where the request asks for it. */
+void api_json_progress(struct api_call *a, struct json *j, struct api_choice *x,
+                       const struct work_event *e);
+void api_json_seen(const struct api_call *a, struct json *j, const struct api_choice *x);
 /* "data: [DONE]" */
 void api_send_done(struct api_call *a);
 

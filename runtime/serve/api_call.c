@@ -77,7 +77,13 @@ bool api_add_tokens(struct api_call *a, uint32_t *ids, size_t n, const char *tex
         (struct api_prompt){ids, n > UINT32_MAX ? UINT32_MAX : (uint32_t)n, text, n_text};
     a->p.d.prompt = ids, a->p.d.n_prompt = (uint32_t)n;
     if (!lm_generator_check(a->s->x.g, &a->p.d, &st)) return true;
-    api_refuse(a, 400, "prompt", "%s", st.note);
+    if (n >= a->s->x.n_ctx) {
+        a->c->n_prompt_tokens = (uint32_t)n;
+        api_refuse(a, 400, "prompt",
+                   "the prompt has %zu tokens and exceeds the available context size of %u tokens, the "
+                   "answer included",
+                   n, a->s->x.n_ctx);
+    } else api_refuse(a, 400, "prompt", "%s", st.note);
     return false;
 }
 
@@ -264,14 +270,45 @@ bool api_send(struct api_call *a, const char *name)
 
 void api_send_done(struct api_call *a) { http_stream_write(a->c, "data: [DONE]\n\n", 14); }
 
+void api_json_seen(const struct api_call *a, struct json *j, const struct api_choice *x)
+{
+    /* the job itself is the worker's until it has ended */
+    struct sched_job seen = {.n_prompt = a->prompts[x->prompt].n, .n_generated = x->n_tokens,
+                             .started = a->began, .first_token = x->first_token,
+                             .ended = x->last_token};
+    if (a->p.timings_per_token) api_json_timings(j, &seen);
+}
+
+/* "prompt_progress": {...} and where the times are asked for these */
+void api_json_progress(struct api_call *a, struct json *j, struct api_choice *x,
+                       const struct work_event *e)
+{
+    double now = serve_clock();
+    uint32_t computed = e->n_computed - e->n_cached;
+    if (!(x->prompt_began > 0)) x->prompt_began = now;
+    struct sched_job seen = {.n_prompt = e->n_computed, .n_cached = e->n_cached,
+                             .started = x->prompt_began, .first_token = computed ? now : 0,
+                             .ended = now};
+    json_open(j, "prompt_progress", '{');
+    json_int(j, "total", a->prompts[x->prompt].n);
+    json_int(j, "cache", e->n_cached);
+    json_int(j, "processed", e->n_computed);
+    json_int(j, "time_ms", (int64_t)((now - x->prompt_began) * 1e3));
+    json_close(j, '}');
+    if (a->p.timings_per_token) api_json_timings(j, &seen);
+}
+
 static void measure(struct api_call *a, struct api_choice *x, const struct work_event *e)
 {
     struct metrics *m = &a->s->metrics;
     double now = serve_clock();
     if (e->of_prompt || e->token == LM_NO_TOKEN) return;
     if (x->last_token > 0) histogram_add(&m->between, now - x->last_token);
-    else histogram_add(&m->ttft, now - a->began);
-    x->last_token = now;
+    else {
+        histogram_add(&m->ttft, now - a->began);
+        x->first_token = now;
+    }
+    x->last_token = now, x->n_tokens++;
     if (a->p.d.n_logprobs >= 0) x->score += (double)e->logprob, x->n_scored++;
 }
 
@@ -314,6 +351,7 @@ static void count(struct api_call *a)
     for (uint32_t i = 0; i < a->n_choices; i++) {
         const struct sched_job *j = &a->choices[i].work.job;
         m->by_finish[j->end == SCHED_TIMEOUT ? LM_FINISH_ERROR : j->finish]++;
+        if (j->n_prompt + (uint64_t)j->n_generated > m->most_tokens) m->most_tokens = j->n_prompt + j->n_generated;
         if (!(j->started > 0)) continue;
         histogram_add(&m->queue, j->started - j->submitted);
         histogram_add(&m->prompt_tokens, j->n_prompt);
@@ -362,6 +400,12 @@ void api_on_work(struct work_job *job)
     struct work_event e;
     const char *text;
     while (api_next(&i, &e, &top, &text)) {
+        if (e.progress) {
+            if (!a->c || a->failed || !a->p.stream || !a->kind->progress) continue;
+            begin_stream(a);
+            if (a->c) a->kind->progress(a, x, &e);
+            continue;
+        }
         measure(a, x, &e);
         if (e.stopped >= 0) x->stopped = e.stopped;
         if (!a->c || a->failed || !a->p.stream || e.finish == LM_FINISH_ERROR) continue;

@@ -142,7 +142,7 @@ static bool take_input(struct embed_call *e, const struct jinja_value *v, uint32
         return false;
     }
     if (n > s->embedder.n_ctx) {
-        server_error(e->c, 400, "input", "input[%u] has %zu tokens; the model reads %u", at, n,
+        server_error(e->c, 400, "input", "input[%u] is too large: %zu tokens; the model reads %u", at, n,
                      s->embedder.n_ctx);
         return false;
     }
@@ -150,7 +150,7 @@ static bool take_input(struct embed_call *e, const struct jinja_value *v, uint32
     lm_request_desc_init(&j->job.desc);
     j->job.desc.prompt = e->ids[at], j->job.desc.n_prompt = (uint32_t)n;
     j->vector = e->vectors + (size_t)at * s->x.model->embedding_dims;
-    j->normalize = true, j->pooling = s->x.model->pooling;
+    j->normalize = true, j->pooling = s->o.pooling;
     j->user = e;
     e->list[at] = j;
     return true;

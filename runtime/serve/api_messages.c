@@ -216,8 +216,13 @@ static void whole(struct api_call *a)
     json_message(a, server_json(a->s), NULL);
 }
 
-static const struct api_kind messages = {API_MESSAGES, "msg_", "message", begin, event, NULL, end,
-                                         whole};
+static const struct api_kind messages = {.endpoint = API_MESSAGES,
+                                         .id_prefix = "msg_",
+                                         .object = "message",
+                                         .begin = begin,
+                                         .event = event,
+                                         .end = end,
+                                         .whole = whole};
 
 static struct api_call *make(struct server *s, struct http_conn *c)
 {

@@ -27,7 +27,7 @@ static void chat_logprob(struct api_call *a, struct json *j, const struct work_e
     json_number(j, "logprob", (double)e->logprob);
     json_bytes(j, t, e->token);
     json_open(j, "top_logprobs", '[');
-    for (uint32_t i = 0; i < e->n_top; i++) {
+    for (uint32_t i = 0; i < e->n_top && (int64_t)i < a->p.top_logprobs; i++) {
         json_open(j, NULL, '{');
         lm_json_token(j, "token", t, top[i].token);
         json_number(j, "logprob", (double)top[i].logprob);
@@ -81,12 +81,12 @@ static void list_item(struct api_call *a, struct json *j, enum list which,
         break;
     case TEXT_OFFSET: json_int(j, NULL, offset); break;
     case TOP_LOGPROBS:
-        if (first_of_prompt || !e->n_top) {
+        if (first_of_prompt || !e->n_top || !a->p.logprobs) {
             json_null(j, NULL);
             break;
         }
         json_open(j, NULL, '{');
-        for (uint32_t i = 0; i < e->n_top; i++) {
+        for (uint32_t i = 0; i < e->n_top && (int64_t)i < a->p.logprobs; i++) {
             /* of tokens that read alike the best one: a key is there once */
             uint32_t k = 0;
             while (k < i && !same_text(t, top[k].token, top[i].token)) k++;
@@ -125,7 +125,7 @@ static void logprob_list(struct api_call *a, struct json *j, const char *key, en
         at += p->n_text ? token_chars(a, first.token) : 0;
     }
     while (api_next(&i, &e, &top, &text)) {
-        if (e.token == LM_NO_TOKEN) continue;
+        if (e.token == LM_NO_TOKEN || (e.of_prompt && !a->p.echo)) continue;
         list_item(a, j, which, &e, top, at, false);
         at += e.of_prompt ? token_chars(a, e.token) : api_chars(text, e.n_text);
     }
@@ -147,6 +147,40 @@ static void completion_logprobs(struct api_call *a, struct json *j, struct api_c
     json_close(j, '}');
 }
 
+/* vLLM's: a row for each token of the prompt, by token ids; nothing comes before the first one. */
+static void json_prompt_logprobs(struct api_call *a, struct json *j, const struct api_choice *x)
+{
+    struct api_events i = {x->events.p, x->events.n, 0};
+    const struct tok *t = &a->s->x.text.tok;
+    const struct lm_logprob *top;
+    struct work_event e;
+    const char *text;
+    char id[16];
+    if (a->p.prompt_logprobs < 0) return;
+    json_open(j, "prompt_logprobs", '[');
+    json_null(j, NULL);
+    while (api_next(&i, &e, &top, &text)) {
+        if (!e.of_prompt) continue;
+        uint32_t n = e.n_top < (uint32_t)a->p.prompt_logprobs ? e.n_top : (uint32_t)a->p.prompt_logprobs;
+        uint32_t rank = 0;
+        while (rank < e.n_top && top[rank].token != e.token) rank++;
+        json_open(j, NULL, '{');
+        for (uint32_t k = 0; k <= n; k++) {
+            bool own = k == n; /* the prompt's token, unless it is one of the best */
+            if (own && rank < n) continue;
+            snprintf(id, sizeof id, "%u", own ? e.token : top[k].token);
+            json_open(j, id, '{');
+            json_number(j, "logprob", (double)(own ? e.logprob : top[k].logprob));
+            if (!own || rank < e.n_top) json_int(j, "rank", (own ? rank : k) + 1);
+            else json_null(j, "rank");
+            lm_json_token(j, "decoded_token", t, own ? e.token : top[k].token);
+            json_close(j, '}');
+        }
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
 /* ---- what all objects begin with ---- */
 
 static struct json *open_object(struct api_call *a, const char *object)
@@ -157,6 +191,7 @@ static struct json *open_object(struct api_call *a, const char *object)
     json_string(j, "object", object);
     json_int(j, "created", a->created);
     json_string(j, "model", a->s->o.model_name);
+    json_string(j, "system_fingerprint", a->s->fingerprint);
     return j;
 }
 
@@ -167,6 +202,7 @@ static void send_usage(struct api_call *a)
         json_open(j, "choices", '[');
         json_close(j, ']');
         api_json_usage(a, j);
+        api_json_timings(j, &a->choices[0].work.job);
         json_close(j, '}');
         if (!api_send(a, NULL)) return;
     }
@@ -254,6 +290,7 @@ static void completion_choice(struct api_call *a, struct json *j, struct api_cho
         if (!e.of_prompt) lm_json_add_text(j, text, e.n_text);
     lm_json_end_text(j);
     completion_logprobs(a, j, x, all, true);
+    json_prompt_logprobs(a, j, x);
     json_string(j, "finish_reason", api_finish(x));
     json_close(j, '}');
 }
@@ -271,12 +308,17 @@ static void completion_whole(struct api_call *a)
     }
     json_close(j, ']');
     api_json_usage(a, j);
+    api_json_timings(j, &a->choices[0].work.job);
     json_close(j, '}');
 }
 
-static const struct api_kind completions = {API_COMPLETIONS, "cmpl-",        "text_completion",
-                                            NULL,            completion_event, completion_end,
-                                            send_usage,      completion_whole};
+static const struct api_kind completions = {.endpoint = API_COMPLETIONS,
+                                            .id_prefix = "cmpl-",
+                                            .object = "text_completion",
+                                            .event = completion_event,
+                                            .choice_end = completion_end,
+                                            .end = send_usage,
+                                            .whole = completion_whole};
 
 static bool add_ids(struct api_call *a, const struct jinja_list *l)
 {
@@ -345,12 +387,14 @@ static struct json *open_chunk(struct api_call *a, const struct api_choice *x)
     return j;
 }
 
-static void close_chunk(struct api_call *a, struct json *j, const char *finish)
+static void close_chunk(struct api_call *a, struct json *j, const struct api_choice *x,
+                        const char *finish)
 {
     if (finish) json_string(j, "finish_reason", finish);
     else json_null(j, "finish_reason");
     json_close(j, '}');
     json_close(j, ']');
+    if (x->begun) api_json_seen(a, j, x);
     json_close(j, '}');
     api_send(a, NULL);
 }
@@ -358,12 +402,12 @@ static void close_chunk(struct api_call *a, struct json *j, const char *finish)
 static void chat_role(struct api_call *a, struct api_choice *x)
 {
     struct json *j = open_chunk(a, x);
-    x->begun = true;
     json_string(j, "role", "assistant");
-    json_string(j, "content", "");
+    json_null(j, "content");
     json_close(j, '}');
     json_null(j, "logprobs");
-    close_chunk(a, j, NULL);
+    close_chunk(a, j, x, NULL);
+    x->begun = true;
 }
 
 /* One call's delta: its name when it begins, and what is new of its arguments. */
@@ -427,7 +471,25 @@ static void chat_event(struct api_call *a, struct api_choice *x, const struct wo
         close_chat_logprobs(j);
     } else
         json_null(j, "logprobs");
-    close_chunk(a, j, NULL);
+    close_chunk(a, j, x, NULL);
+}
+
+static void chat_progress(struct api_call *a, struct api_choice *x, const struct work_event *e)
+{
+    if (!x->begun) chat_role(a, x);
+    if (!a->c) return;
+    struct json *j = open_object(a, a->kind->object);
+    json_open(j, "choices", '[');
+    json_open(j, NULL, '{');
+    json_int(j, "index", x->index);
+    json_open(j, "delta", '{');
+    json_close(j, '}');
+    json_null(j, "finish_reason");
+    json_close(j, '}');
+    json_close(j, ']');
+    api_json_progress(a, j, x, e);
+    json_close(j, '}');
+    api_send(a, NULL);
 }
 
 static const char *chat_finish(const struct api_choice *x)
@@ -442,13 +504,13 @@ static void chat_end(struct api_call *a, struct api_choice *x)
     struct json *j = a->c ? open_delta(a, x, false) : NULL; /* what was held to the end */
     if (j) {
         json_null(j, "logprobs");
-        close_chunk(a, j, NULL);
+        close_chunk(a, j, x, NULL);
     }
     if (!a->c) return;
     j = open_chunk(a, x);
     json_close(j, '}');
     json_null(j, "logprobs");
-    close_chunk(a, j, chat_finish(x));
+    close_chunk(a, j, x, chat_finish(x));
 }
 
 static void chat_message(struct api_call *a, struct json *j, struct api_choice *x)
@@ -494,12 +556,27 @@ static void chat_choice(struct api_call *a, struct json *j, struct api_choice *x
     if (a->p.logprobs_on) {
         open_chat_logprobs(j);
         while (api_next(&i, &e, &top, &text))
-            if (e.token != LM_NO_TOKEN) chat_logprob(a, j, &e, top);
+            if (e.token != LM_NO_TOKEN && !e.of_prompt) chat_logprob(a, j, &e, top);
         close_chat_logprobs(j);
     } else
         json_null(j, "logprobs");
     json_string(j, "finish_reason", chat_finish(x));
     json_close(j, '}');
+}
+
+/* What the model read, for who asks with "verbose". */
+static void json_verbose(struct api_call *a, struct json *j)
+{
+    const struct api_prompt *p = &a->prompts[0];
+    struct infr_status st;
+    char *text;
+    size_t n;
+    if (!a->p.verbose) return;
+    if (lm_text_decode(&a->s->x.text, p->ids, p->n, TOK_DECODE_SPECIAL, &text, &n, &st)) return;
+    json_open(j, "__verbose", '{');
+    lm_json_text(j, "prompt", text, n);
+    json_close(j, '}');
+    free(text);
 }
 
 static void chat_whole(struct api_call *a)
@@ -509,11 +586,32 @@ static void chat_whole(struct api_call *a)
     for (uint32_t i = 0; i < a->n_choices; i++) chat_choice(a, j, &a->choices[i]);
     json_close(j, ']');
     api_json_usage(a, j);
+    api_json_timings(j, &a->choices[0].work.job);
+    json_prompt_logprobs(a, j, &a->choices[0]);
+    json_verbose(a, j);
     json_close(j, '}');
 }
 
-static const struct api_kind chat = {API_CHAT,   "chatcmpl-", "chat.completion.chunk", NULL,
-                                     chat_event, chat_end,    send_usage,              chat_whole};
+static const struct api_kind chat = {.endpoint = API_CHAT,
+                                     .id_prefix = "chatcmpl-",
+                                     .object = "chat.completion.chunk",
+                                     .event = chat_event,
+                                     .choice_end = chat_end,
+                                     .progress = chat_progress,
+                                     .end = send_usage,
+                                     .whole = chat_whole};
+
+void api_chat_tokens(struct server *s, struct http_conn *c)
+{
+    struct api_call *a = api_begin(s, c, &chat);
+    if (!a || !api_add_conversation(a, a->p.messages)) return;
+    struct json *j = server_json(s);
+    json_open(j, NULL, '{');
+    json_int(j, "input_tokens", a->prompts[0].n);
+    json_close(j, '}');
+    api_destroy(a);
+    server_reply_json(c, 200);
+}
 
 void api_chat(struct server *s, struct http_conn *c)
 {

@@ -27,6 +27,8 @@ enum kind {
     STRUCTURE, /* neutral: which */
     STRUCTURES, /* structured_outputs */
     TEXT_FORMAT, /* {"format": ...} */
+    SLOT,   /* one of those there are; a prompt's pages are found wherever it is served */
+    FIELDS, /* response_fields */
     REASONING_FORMAT,
     EFFORT,
     THINKING, /* Anthropic's thinking, Responses' reasoning */
@@ -38,6 +40,7 @@ enum kind {
 #define OF(f) offsetof(struct api_params, d.sampling.f)
 #define GEN (API_COMPLETIONS | API_CHAT | API_LLAMA)
 #define OAI (API_COMPLETIONS | API_CHAT)
+#define LLAMAS (API_LLAMA | OAI) /* llama-server takes its own fields here too */
 #define TALK (API_CHAT | API_MESSAGES | API_RESPONSES)
 
 static const struct row {
@@ -52,7 +55,8 @@ static const struct row {
     {"prompt", VALUE, API_COMPLETIONS | API_LLAMA, AT(prompt), 0, 0, 0, NULL},
     {"messages", VALUE, API_CHAT | API_MESSAGES, AT(messages), 0, 0, 0, NULL},
     {"chat_template_kwargs", VALUE, API_CHAT | API_MESSAGES, AT(template_kwargs), 0, 0, 0, NULL},
-    {"add_generation_prompt", BOOL, API_CHAT, AT(add_generation_prompt), 0, 0, 0, NULL},
+    {"add_generation_prompt", BOOL, API_CHAT, AT(add_generation_prompt),
+     AT(generation_prompt_given) + 1, 0, 0, NULL},
     {"continue_final_message", BOOL, API_CHAT, AT(continue_final), 0, 0, 0, NULL},
     {"add_special_tokens", BOOL, GEN, AT(add_special), 0, 0, 0, NULL},
     /* length */
@@ -61,7 +65,7 @@ static const struct row {
      NULL},
     {"max_output_tokens", INT64, API_RESPONSES, AT(max_tokens), AT(max_tokens_given) + 1, 0,
      1 << 30, NULL},
-    {"n_predict", INT64, API_LLAMA, AT(max_tokens), AT(max_tokens_given) + 1, -1, 1 << 30, NULL},
+    {"n_predict", INT64, LLAMAS, AT(max_tokens), AT(max_tokens_given) + 1, -1, 1 << 30, NULL},
     {"min_tokens", INT32, GEN, AT(d.min_tokens), 0, 0, 1 << 30, NULL},
     {"ignore_eos", BOOL, GEN, AT(d.ignore_eos), 0, 0, 0, NULL},
     {"stop", STOP, GEN, 0, 0, 0, 0, NULL},
@@ -106,14 +110,31 @@ static const struct row {
     {"stream", BOOL, API_ANY, AT(stream), 0, 0, 0, NULL},
     {"stream_options", OPTIONS, OAI, 0, 0, 0, 0, NULL},
     {"return_tokens", BOOL, API_LLAMA, AT(return_tokens), 0, 0, 0, NULL},
+    {"prompt_logprobs", INT64, OAI, AT(prompt_logprobs), 0, 0, LM_MAX_LOGPROBS, NULL},
+    {"verbose", BOOL, API_CHAT, AT(verbose), 0, 0, 0, NULL},
+    {"timings_per_token", BOOL, LLAMAS | API_RESPONSES, AT(timings_per_token), 0, 0, 0, NULL},
+    {"return_progress", BOOL, LLAMAS | API_RESPONSES, AT(d.report_progress), 0, 0, 0, NULL},
+    {"response_fields", FIELDS, API_LLAMA, 0, 0, 0, 0, NULL},
     /* who asks */
     {"user", TEXT, OAI | API_RESPONSES, AT(user), 0, 0, 0, NULL},
     {"safety_identifier", TEXT, OAI | API_RESPONSES, AT(user), 0, 0, 0, NULL},
     {"cache_salt", TEXT, GEN, AT(cache_salt), 0, 0, 0, NULL},
     {"prompt_cache_key", ANY, OAI | API_RESPONSES, 0, 0, 0, 0, NULL}, /* pages are found anyway */
     {"priority", INT64, GEN, AT(priority), 0, -1000000, 1000000, NULL},
-    {"cache_prompt", BOOL, API_LLAMA, AT(cache_prompt), 0, 0, 0, NULL},
-    {"id_slot", NEUTRAL, API_LLAMA, 0, 0, 0, 0, "-1"},
+    {"cache_prompt", BOOL, LLAMAS, AT(cache_prompt), 0, 0, 0, NULL},
+    {"id_slot", SLOT, LLAMAS, 0, 0, 0, 0, NULL},
+    {"n_keep", INT32, LLAMAS, AT(d.n_keep), 0, 0, 1 << 30, NULL},
+    {"n_discard", NEUTRAL, LLAMAS, 0, 0, 0, 0, "0"},
+    {"n_indent", NEUTRAL, LLAMAS, 0, 0, 0, 0, "0"},
+    {"min_keep", NEUTRAL, LLAMAS, 0, 0, 0, 0, "0"},
+    {"n_cache_reuse", NEUTRAL, LLAMAS, 0, 0, 0, 0, "0"},
+    {"lora", NEUTRAL, LLAMAS, 0, 0, 0, 0, "[]"},
+    {"post_sampling_probs", BOOL, API_LLAMA, AT(d.post_sampling), 0, 0, 0, NULL},
+    {"backend_sampling", ANY, API_LLAMA, 0, 0, 0, 0, NULL}, /* where it is drawn changes nothing */
+    {"dynatemp_range", NEUTRAL, LLAMAS, 0, 0, 0, 0, "0"},
+    {"dynatemp_exponent", NEUTRAL, LLAMAS, 0, 0, 0, 0, "1"},
+    {"length_penalty", NEUTRAL, OAI, 0, 0, 0, 0, "1"},
+    {"spaces_between_special_tokens", NEUTRAL, OAI, 0, 0, 0, 0, "true"},
     /* read by the endpoints */
     {"system", ANY, API_MESSAGES, 0, 0, 0, 0, NULL},
     {"input", ANY, API_RESPONSES, 0, 0, 0, 0, NULL},
@@ -382,6 +403,7 @@ static bool take_effort(struct api_call *a, const char *name, const struct jinja
 /* {"type": "enabled", "budget_tokens": N}, or disabled or adaptive; {"effort": ..., "summary": ...} */
 static bool take_thinking(struct api_call *a, const struct row *r, const struct jinja_value *v)
 {
+    bool bounded = a->kind->endpoint == API_RESPONSES;
     if (v->kind != JINJA_DICT) return bad(a, r->name, "is an object");
     for (uint32_t i = 0; i < v->u.dict->count; i++) {
         const struct jinja_value *key = &v->u.dict->pairs[i].key, *x = &v->u.dict->pairs[i].value;
@@ -393,16 +415,17 @@ static bool take_thinking(struct api_call *a, const struct row *r, const struct 
             return bad(a, r->name, "this server makes no summaries");
         } else if (!responses && api_is(key, "type")) {
             a->p.no_thinking = api_is(x, "disabled");
-            a->p.thinking_wanted = api_is(x, "enabled");
-            if (!a->p.no_thinking && !a->p.thinking_wanted && !api_is(x, "adaptive"))
+            bounded |= !api_is(x, "enabled"); /* which has a budget */
+            if (!a->p.no_thinking && !api_is(x, "enabled") && !api_is(x, "adaptive"))
                 return bad(a, r->name, "type is enabled, adaptive or disabled");
         } else if (!responses && api_is(key, "budget_tokens")) {
             if (!integer(x, 0, 1 << 30, &a->p.thinking_budget))
                 return bad(a, "thinking.budget_tokens", "is a whole number");
+            bounded = true;
         } else
             return bad(a, r->name, "has a field that this server does not know");
     }
-    return true;
+    return bounded ? true : bad(a, r->name, "enabled goes with budget_tokens");
 }
 
 static bool take(struct api_call *a, const struct row *r, const struct jinja_value *v)
@@ -451,6 +474,15 @@ static bool take(struct api_call *a, const struct row *r, const struct jinja_val
     case STRUCTURE: return api_take_structure(a, r->neutral, v, r->name);
     case STRUCTURES: return api_take_structures(a, v, r->name);
     case TEXT_FORMAT: return take_text_format(a, r, v);
+    case SLOT:
+        if (integer(v, -1, a->s->o.parallel - 1.0, &i)) break;
+        server_error(a->c, 400, r->name, "%s: a whole number from -1 to %u", r->name,
+                     a->s->o.parallel - 1);
+        return false;
+    case FIELDS:
+        if (v->kind != JINJA_LIST) return bad(a, r->name, "is a list of names");
+        a->p.response_fields = v->u.list->count ? v->u.list : NULL;
+        break;
     case REASONING_FORMAT: return take_reasoning_format(a, r, v);
     case EFFORT: return take_effort(a, r->name, v);
     case THINKING: return take_thinking(a, r, v);
@@ -487,13 +519,19 @@ static bool settle(struct api_call *a)
         if (p->top_logprobs >= 0 && !p->logprobs_on)
             return bad(a, "top_logprobs", "needs logprobs: true");
         if (p->logprobs_on) d->n_logprobs = p->top_logprobs > 0 ? (int)p->top_logprobs : 0;
+        if (p->continue_final && p->generation_prompt_given && p->add_generation_prompt)
+            return bad(a, "continue_final_message", "goes with add_generation_prompt: false");
         if (p->continue_final) p->add_generation_prompt = false;
     } else if (p->logprobs_given)
         d->n_logprobs = (int)p->logprobs;
     else if (p->n_probs > 0)
         d->n_logprobs = (int)p->n_probs;
+    if (p->prompt_logprobs >= 0) {
+        if (p->stream) return bad(a, "prompt_logprobs", "is not for streams");
+        if (d->n_logprobs < p->prompt_logprobs) d->n_logprobs = (int)p->prompt_logprobs;
+    }
     if (p->best_of > p->n && d->n_logprobs < 0) d->n_logprobs = 0; /* scores */
-    d->prompt_logprobs = p->echo && p->logprobs_given;
+    d->prompt_logprobs = (p->echo && p->logprobs_given) || p->prompt_logprobs >= 0;
     if (p->echo && p->logprobs_given && p->stream)
         return bad(a, "echo", "with logprobs is not for streams");
     if (p->stream_options && !p->stream) return bad(a, "stream_options", "goes with stream: true");
@@ -509,7 +547,11 @@ bool api_read_params(struct api_call *a, const struct jinja_dict *body)
     lm_request_desc_init(&p->d);
     p->d.sampling = a->s->sampling;
     p->body = body;
-    p->n = 1, p->top_logprobs = -1, p->top_k = INT64_MIN, p->thinking_budget = -1;
+    p->template_kwargs = a->s->o.template_kwargs;
+    p->n = 1, p->top_logprobs = -1, p->top_k = INT64_MIN, p->thinking_budget = p->prompt_logprobs = -1;
+    p->no_thinking = a->s->o.no_thinking;
+    p->verbose = a->s->o.verbose;
+    p->reasoning_format = a->s->o.thinking_is_text ? "none" : "auto";
     p->add_generation_prompt = p->add_special = p->cache_prompt = p->parallel_calls = true;
     for (uint32_t i = 0; i < body->count; i++) {
         const struct jinja_value *key = &body->pairs[i].key, *v = &body->pairs[i].value;

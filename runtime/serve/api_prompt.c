@@ -282,8 +282,9 @@ static bool put_context(struct api_call *a, const struct jinja_value *copies,
         !jinja_dict_put_name(a->arena, context->u.dict, "add_generation_prompt",
                              jinja_bool(a->p.add_generation_prompt)) ||
         (a->p.tools && !jinja_dict_put_name(a->arena, context->u.dict, "tools", *a->p.tools)) ||
-        (a->p.no_thinking &&
-         !jinja_dict_put_name(a->arena, context->u.dict, "enable_thinking", jinja_bool(false))))
+        ((a->p.no_thinking || a->s->o.thinking) &&
+         !jinja_dict_put_name(a->arena, context->u.dict, "enable_thinking",
+                              jinja_bool(!a->p.no_thinking))))
         return no_memory(a);
     const char *e = a->p.reasoning_effort;
     if (e && strcmp(e, "none") &&
@@ -340,11 +341,6 @@ static bool settle_thinking(struct api_call *a, char **text, size_t *n)
     bool hidden = a->p.reasoning_format && !strcmp(a->p.reasoning_format, "none");
     a->reasoning = !hidden && (a->family == TOOL_GPT_OSS || template_has(a, OPEN));
     while (end && strchr(" \t\r\n", (*text)[end - 1])) end--;
-    if (a->p.thinking_wanted && !a->reasoning) {
-        free(*text);
-        api_refuse(a, 400, "thinking", "thinking: this model does not think aloud");
-        return false;
-    }
     bool open = end >= sizeof OPEN - 1 &&
                 !memcmp(*text + end - (sizeof OPEN - 1), OPEN, sizeof OPEN - 1);
     if (open && (a->p.no_thinking || a->grammar || !a->p.thinking_budget))
@@ -352,9 +348,28 @@ static bool settle_thinking(struct api_call *a, char **text, size_t *n)
     a->in_reasoning = a->reasoning && open;
     if (a->p.thinking_budget < 0 || a->p.no_thinking || a->grammar || limit_thinking(a, open))
         return true;
+    if (!a->reasoning) return true; /* it does not think: no budget is exceeded */
     free(*text);
-    api_refuse(a, 400, "thinking_budget_tokens", "a budget: this model's thinking has no such end");
+    api_refuse(a, 400, "thinking_budget_tokens", "thinking_budget_tokens: this model's thinking has no such end");
     return false;
+}
+
+/* A last message of the assistant's is the beginning of the answer: Anthropic's way, and
+ * llama-server's where the server was told so. False: replied. */
+static bool settle_prefill(struct api_call *a, const struct jinja_list *l)
+{
+    bool theirs = a->kind->endpoint == API_MESSAGES;
+    const struct jinja_value *last = &l->items[l->count - 1];
+    if ((!theirs && !a->s->o.prefill) || a->p.generation_prompt_given || a->p.continue_final)
+        return true;
+    if (!api_is(api_field(last->u.dict, "role"), "assistant") || api_field(last->u.dict, "tool_calls"))
+        return true;
+    if (!theirs && l->count > 1 && api_is(api_field(l->items[l->count - 2].u.dict, "role"), "assistant")) {
+        api_refuse(a, 400, "messages", "messages: two of the assistant's at the end");
+        return false;
+    }
+    a->p.continue_final = true, a->p.add_generation_prompt = false;
+    return true;
 }
 
 bool api_render(struct api_call *a, const struct jinja_value *messages, char **out, size_t *n)
@@ -362,7 +377,7 @@ bool api_render(struct api_call *a, const struct jinja_value *messages, char **o
     struct jinja_value context, copies;
     struct jinja_output text = {0};
     struct infr_status st;
-    if (!copy_messages(a, messages, &copies)) return false;
+    if (!copy_messages(a, messages, &copies) || !settle_prefill(a, copies.u.list)) return false;
     if (a->p.tools && !template_has(a, "tools") && !tools_as_text(a, copies.u.list)) return false;
     if (!put_context(a, &copies, &context)) return false;
     if (lm_text_render(&a->s->x.text, NULL, a->arena, &context, &text, &st)) {

@@ -165,6 +165,7 @@ static bool send_response(struct api_call *a, const char *type)
 {
     struct json *j = open_event(a, type);
     json_response(a, j, "response");
+    if (a->choices[0].ended && a->p.timings_per_token) api_json_timings(j, &a->choices[0].work.job);
     json_close(j, '}');
     return api_send(a, type);
 }
@@ -249,6 +250,7 @@ static void send_text(struct api_call *a, struct api_choice *x, int32_t item,
     struct json *j = open_item_event(a, type);
     lm_json_text(j, "delta", text->p + *sent, text->n - *sent);
     if (item == MESSAGE) json_empty(j, "logprobs");
+    api_json_seen(a, j, x);
     json_close(j, '}');
     *sent = text->n;
     api_send(a, type);
@@ -291,8 +293,23 @@ static void whole(struct api_call *a)
     json_response(a, server_json(a->s), NULL);
 }
 
-static const struct api_kind responses = {API_RESPONSES, "resp_", "response", begin, event, NULL,
-                                          end,           whole};
+static void progress(struct api_call *a, struct api_choice *x, const struct work_event *e)
+{
+    struct json *j = open_event(a, "response.in_progress");
+    json_response(a, j, "response");
+    api_json_progress(a, j, x, e);
+    json_close(j, '}');
+    api_send(a, "response.in_progress");
+}
+
+static const struct api_kind responses = {.endpoint = API_RESPONSES,
+                                          .id_prefix = "resp_",
+                                          .object = "response",
+                                          .begin = begin,
+                                          .event = event,
+                                          .progress = progress,
+                                          .end = end,
+                                          .whole = whole};
 
 void api_responses(struct server *s, struct http_conn *c)
 {

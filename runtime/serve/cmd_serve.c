@@ -20,6 +20,22 @@ static int use_template(struct lm_cli *c, struct server *s)
     return code;
 }
 
+/* --template-args: chat_template_kwargs of requests that have none. */
+static int take_kwargs(struct lm_cli *c, struct server *s, struct jinja_arena **arena)
+{
+    struct json_read_error error;
+    struct jinja_value *v;
+    size_t n = c->template_args ? strlen(c->template_args) : 0;
+    if (!n) return INFR_OK;
+    *arena = jinja_arena_create(64 * n + (1u << 16));
+    v = *arena ? jinja_arena_alloc(*arena, sizeof *v, 8) : NULL;
+    if (!v) return cli_usage("no memory for --template-args"), INFR_ENVIRONMENT;
+    if (!json_read(*arena, c->template_args, n, v, &error) || v->kind != JINJA_DICT)
+        return cli_usage("--template-args is a JSON object");
+    s->o.template_kwargs = v;
+    return INFR_OK;
+}
+
 static int open_texts(struct lm_cli *c, struct server *s)
 {
     struct infr_status st;
@@ -41,7 +57,8 @@ static int open_vectors(struct server *s)
     const struct lm_model *m = s->x.model;
     struct infr_status st;
     uint32_t ctx = s->x.n_ctx ? s->x.n_ctx : m->ctx_train ? m->ctx_train : 512;
-    if (m->pooling < INFR_POOLING_MEAN || m->pooling > INFR_POOLING_LAST)
+    if (!s->o.pooling) s->o.pooling = m->pooling;
+    if (s->o.pooling < INFR_POOLING_MEAN || s->o.pooling > INFR_POOLING_LAST)
         return cli_usage("the model does not say how its rows become a vector");
     s->x.n_ctx = ctx;
     s->o.parallel = 0;
@@ -71,6 +88,30 @@ static int serve(struct lm_cli *c, struct server *s)
     return server_run(s);
 }
 
+/* One of the words, or the first one without any. False: said. */
+static bool word(const char *option, const char *text, const char *const *words, int *out)
+{
+    for (*out = 0; text && words[*out] && strcmp(text, words[*out]); ++*out) {}
+    if (!text || words[*out]) return true;
+    return cli_usage("%s: '%s' is not possible", option, text), false;
+}
+
+static int take_words(const struct lm_cli *c, struct server_options *o)
+{
+    static const char *const thinks[] = {"auto", "on", "off", NULL};
+    static const char *const formats[] = {"auto", "deepseek", "none", NULL};
+    static const char *const pools[] = {"", "mean", "cls", "last", NULL};
+    static const enum infr_text_pooling how[] = {INFR_POOLING_NONE, INFR_POOLING_MEAN,
+                                                 INFR_POOLING_CLS, INFR_POOLING_LAST};
+    int think, format, pool;
+    if (!word("--reasoning", c->reasoning, thinks, &think) ||
+        !word("--reasoning-format", c->reasoning_format, formats, &format) ||
+        !word("--pooling", c->pooling, pools, &pool))
+        return INFR_BAD_INPUT;
+    o->thinking = think == 1, o->no_thinking = think == 2, o->thinking_is_text = format == 2, o->pooling = how[pool];
+    return INFR_OK;
+}
+
 int lm_cmd_serve(struct lm_cli *c)
 {
     static const char *const usual[] = {"127.0.0.1:8080"};
@@ -84,8 +125,14 @@ int lm_cmd_serve(struct lm_cli *c)
                                    .n_listen = c->listen.n ? c->listen.n : 1,
                                    .model_name = c->model_name,
                                    .any_model = c->any_model,
+                                   .prefill = c->prefill,
+                                   .verbose = c->verbose,
                                    .predict = c->predict,
                                    .seed_given = c->seed_given,
+                                   .disabled = c->disabled.v,
+                                   .n_disabled = c->disabled.n,
+                                   .origins = c->origins.v,
+                                   .n_origins = c->origins.n,
                                    .on_full = c->on_full,
                                    .log_path = c->log_file,
                                    .key_path = c->api_key_file,
@@ -96,11 +143,15 @@ int lm_cmd_serve(struct lm_cli *c)
                                    .chunk = (uint32_t)c->chunk,
                                    .stretch = c->stretch,
                                    .http = {.max_body = (uint64_t)c->max_body}};
-    int code = serve(c, s);
+    struct jinja_arena *arena = NULL;
+    int code = take_words(c, &s->o);
+    if (!code) code = take_kwargs(c, s, &arena);
+    if (!code) code = serve(c, s);
     worker_destroy(s->worker);
     api_grammars_deinit(s);
     lm_embedder_deinit(&s->embedder);
     lm_close(&s->x);
+    jinja_arena_destroy(arena);
     free(s);
     return code;
 }

@@ -116,6 +116,9 @@ static void llamacpp(struct page *p, struct server *s, const struct worker_count
 {
     const struct metrics *m = &s->metrics;
     const struct lm_counts *g = &w->sched.generator;
+    static const char *const drafts[] = {"llamacpp:spec_decode_num_draft_tokens_total",
+                                         "llamacpp:spec_decode_num_accepted_tokens_total",
+                                         "llamacpp:spec_decode_num_drafts_total"};
     one(p, "llamacpp:prompt_tokens_total", "counter", "Prompt tokens computed.",
         (double)(m->prompt_tokens_sum - m->cached_tokens_sum));
     one(p, "llamacpp:prompt_tokens_cached_total", "counter", "Prompt tokens found in the cache.",
@@ -126,7 +129,12 @@ static void llamacpp(struct page *p, struct server *s, const struct worker_count
         (double)m->answer_tokens_sum);
     one(p, "llamacpp:tokens_predicted_seconds_total", "counter", "Time of steps of answers alone.",
         w->answer_s);
-    one(p, "llamacpp:n_decode_total", "counter", "Calls of the model.", (double)g->steps);
+    one(p, "llamacpp:n_decode_total", "counter", "Calls of the model.",
+        (double)(g->steps + w->embeddings));
+    one(p, "llamacpp:n_tokens_max", "counter", "Most tokens of a request, answer included.",
+        (double)m->most_tokens);
+    for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++)
+        one(p, drafts[i], "counter", "Speculation: there is none.", 0);
     one(p, "llamacpp:n_busy_slots_per_decode", "gauge", "Tokens a call, on average.",
         ratio((double)g->tokens_computed, (double)g->steps));
     one(p, "llamacpp:prompt_tokens_seconds", "gauge", "Prompt tokens a second, on average.",

@@ -75,10 +75,15 @@ void server_error(struct http_conn *c, int status, const char *param, const char
     if (anthropic) json_string(j, "type", "error");
     json_open(j, "error", '{');
     json_string(j, "message", message);
-    json_string(j, "type", server_error_type(status));
+    bool too_long = status == 400 && c->n_prompt_tokens; /* llama-server's word, and the numbers */
+    json_string(j, "type", too_long && !anthropic ? "exceed_context_size_error" : server_error_type(status));
     if (param) json_string(j, "param", param);
     else json_null(j, "param");
     json_int(j, "code", status);
+    if (too_long) {
+        json_int(j, "n_prompt_tokens", c->n_prompt_tokens);
+        json_int(j, "n_ctx", s->x.n_ctx);
+    }
     json_close(j, '}');
     if (anthropic) json_string(j, "request_id", c->id);
     json_close(j, '}');
@@ -151,10 +156,55 @@ static bool path_is(struct http_span path, const char *route)
     return http_is(path, route);
 }
 
+/* May pages of this origin read replies? "localhost" is any port of this machine. */
+static bool allows(const char *allowed, struct http_span origin)
+{
+    static const char *const here[] = {"http://localhost", "http://127.0.0.1", "http://[::1]",
+                                       "https://localhost"};
+    if (!strcmp(allowed, "*") || http_is(origin, allowed)) return true;
+    for (size_t i = 0; !strcmp(allowed, "localhost") && i < sizeof here / sizeof *here; i++) {
+        size_t n = strlen(here[i]), k = n + 1;
+        if (origin.n < n || memcmp(origin.p, here[i], n)) continue;
+        if (origin.n == n) return true;
+        while (k < origin.n && origin.p[k] >= '0' && origin.p[k] <= '9') k++;
+        if (origin.p[n] == ':' && k == origin.n && k > n + 1) return true;
+    }
+    return false;
+}
+
+/* Headers for pages of other origins. True: the request was a question about that, and is answered. */
+static bool cross_origin(struct server *s, struct http_conn *c)
+{
+    const struct http_span *origin = http_find(&c->head, "origin");
+    bool asks = http_is(c->head.method, "OPTIONS"), ok = false;
+    if (!s->o.n_origins || !origin || origin->n > 300) return false;
+    for (size_t i = 0; i < s->o.n_origins; i++) ok = ok || allows(s->o.origins[i], *origin);
+    http_header(c, "Vary: Origin");
+    if (ok) {
+        http_header(c, "Access-Control-Allow-Origin: %.*s", (int)origin->n, origin->p);
+        http_header(c, "Access-Control-Allow-Credentials: true");
+    }
+    if (!asks) return false;
+    if (ok) {
+        http_header(c, "Access-Control-Allow-Methods: GET, POST, DELETE, OPTIONS");
+        http_header(c, "Access-Control-Allow-Headers: *");
+    }
+    http_reply(c, 200, "text/plain", "", 0);
+    return true;
+}
+
+static bool is_disabled(const struct server *s, const struct http_conn *c)
+{
+    for (size_t i = 0; i < s->o.n_disabled; i++)
+        if (http_is(c->head.path, s->o.disabled[i])) return true;
+    return false;
+}
+
 static void handle(struct http_conn *c, void *user)
 {
     struct server *s = user;
     const struct api_route *other = NULL;
+    if (cross_origin(s, c)) return;
     for (size_t i = 0; i < s->n_routes; i++) {
         const struct api_route *r = &s->routes[i];
         if (!path_is(c->head.path, r->path)) continue;
@@ -169,7 +219,9 @@ static void handle(struct http_conn *c, void *user)
             server_error(c, 401, NULL, "this server wants an API key: Authorization: Bearer KEY");
             return;
         }
-        r->handler(s, c);
+        if (is_disabled(s, c))
+            server_error(c, r->path[1] ? 501 : 404, NULL, "%s is disabled on this server", r->path);
+        else r->handler(s, c);
         return;
     }
     if (!other && !authorized(s, c)) { /* which routes there are is nobody's business either */
@@ -378,6 +430,9 @@ static int begin(struct server *s)
     struct timeval second = {1, 0};
     s->started = time(NULL);
     s->key_salt = lm_entropy();
+    if (s->x.e)
+        snprintf(s->fingerprint, sizeof s->fingerprint, "b%016llx",
+                 (unsigned long long)rt_xxh64(s->x.e->blob, s->x.e->blob_bytes));
     metrics_init(&s->metrics);
     s->json.f = open_memstream(&s->json_text, &s->json_n);
     s->base = event_base_new();

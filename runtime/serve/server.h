@@ -28,6 +28,13 @@ struct server_options {
     const char *log_path;   /* NULL: none; "-": standard error */
     const char *key_path;   /* API keys, one a line; NULL: none are asked for */
     bool any_model; /* or anything */
+    const char *const *disabled; /* paths */
+    size_t n_disabled;
+    const char *const *origins; /* of pages that may ask */
+    size_t n_origins;
+    bool thinking, no_thinking, thinking_is_text, prefill, verbose; /* of requests that do not say */
+    enum infr_text_pooling pooling;
+    const struct jinja_value *template_kwargs; /* NULL: none */
     double timeout_s; /* of a request; 0: none */
     double drain_s;   /* 0: as long as it takes */
     uint32_t parallel, max_queue, chunk;
@@ -51,7 +58,7 @@ struct metrics {
     uint64_t by_finish[8];           /* enum lm_finish */
     uint64_t by_status[6];           /* 1xx to 5xx; the client closed: 0 */
     uint64_t prompt_tokens_sum, cached_tokens_sum, answer_tokens_sum; /* what usage said */
-    uint64_t busy_refused, auth_refused;
+    uint64_t busy_refused, auth_refused, most_tokens;
 };
 
 struct server {
@@ -83,6 +90,7 @@ struct server {
     uint32_t n_keys;
     uint64_t key_salt, ids, calls; /* calls: that have not ended */
     time_t started;
+    char fingerprint[24]; /* "b" and a hash of the engine */
     bool draining;
     double drain_began;
 };
@@ -114,6 +122,7 @@ typedef void api_handler(struct server *s, struct http_conn *c);
 api_handler api_health, api_live, api_ready, api_version, api_models, api_model, api_metrics;
 api_handler api_tokenize, api_detokenize, api_apply_template, api_embeddings;
 api_handler api_completions, api_chat, api_llama_completion, api_props, api_slots, api_infill;
+api_handler api_chat_tokens;
 api_handler api_messages, api_count_tokens, api_responses, api_openapi, api_page;
 
 struct api_route {

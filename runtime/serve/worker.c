@@ -69,8 +69,16 @@ static void touch(struct work_job *j)
 static void on_event(void *user, const struct lm_event *e)
 {
     struct work_job *j = user;
-    struct work_event head = {e->token,     (uint32_t)e->n_text, e->n_top,  e->logprob,
-                              e->of_prompt, e->finish,           e->stopped};
+    struct work_event head = {.token = e->token,
+                              .n_text = (uint32_t)e->n_text,
+                              .n_top = e->n_top,
+                              .logprob = e->logprob,
+                              .n_computed = e->n_computed,
+                              .n_cached = e->n_cached,
+                              .of_prompt = e->of_prompt,
+                              .progress = e->progress,
+                              .finish = e->finish,
+                              .stopped = e->stopped};
     size_t tops = e->n_top * sizeof *e->top, pad = (8 - e->n_text % 8) % 8;
     touch(j);
     if (!reserve(&j->mine, sizeof head + tops + e->n_text + pad)) {

@@ -18,7 +18,8 @@
 struct work_event {
     uint32_t token, n_text, n_top;
     float logprob;
-    bool of_prompt;
+    uint32_t n_computed, n_cached; /* of progress */
+    bool of_prompt, progress;
     enum lm_finish finish;
     int32_t stopped;
 };

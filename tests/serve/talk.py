@@ -85,7 +85,8 @@ def thinking_has_a_budget():
     assert Q.post("/apply-template", {"messages": HI})["prompt"].endswith("<|assistant|>\n")
     e = Server(ENGINE, name="talk-none")
     try:
-        assert e.post("/v1/chat/completions", {**body, "thinking_budget_tokens": 5}, 400)["error"]["param"] == "thinking_budget_tokens"
+        plain = e.post("/v1/chat/completions", body)["choices"][0]["message"]  # a model that does not think keeps to any budget
+        assert e.post("/v1/chat/completions", {**body, "thinking_budget_tokens": 5})["choices"][0]["message"] == plain
     finally:
         assert e.stop() == 0
 
