@@ -22,6 +22,8 @@ const struct api_route api_routes[] = {
     {"POST", "/chat/completions", api_chat, false, "the same"},
     {"POST", "/v1/chat/completions/input_tokens", api_chat_tokens, false, "tokens of a conversation"},
     {"POST", "/chat/completions/input_tokens", api_chat_tokens, false, "the same"},
+    {"POST", "/v1/responses/input_tokens", api_responses_tokens, false, "tokens of a conversation"},
+    {"POST", "/responses/input_tokens", api_responses_tokens, false, "the same"},
     {"POST", "/responses", api_responses, false, "answer a conversation, OpenAI's newer way"},
     {"POST", "/v1/responses", api_responses, false, "answer a conversation, OpenAI's newer way"},
     {"POST", "/v1/messages", api_messages, false, "answer a conversation, Anthropic's way"},
@@ -75,7 +77,7 @@ void api_model(struct server *s, struct http_conn *c)
     static const char prefix[] = "/v1/models/";
     struct http_span name = {c->head.path.p + sizeof prefix - 1,
                              c->head.path.n - (sizeof prefix - 1)};
-    if (!http_is(name, s->o.model_name)) {
+    if (!s->o.any_model && !http_is(name, s->o.model_name)) {
         server_error(c, 404, "model", "there is no such model here, there is '%s'",
                      s->o.model_name);
         return;

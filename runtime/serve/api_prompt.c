@@ -132,6 +132,9 @@ static bool settle_message(const struct at *m, struct jinja_dict *d)
     struct jinja_arena *arena = m->a->arena;
     const struct jinja_value *calls = api_field(d, "tool_calls"), *old = api_field(d, "content");
     struct jinja_value content = old ? *old : jinja_none(), role;
+    if (api_is(api_field(d, "role"), "developer") && !template_has(m->a, "developer"))
+        return (jinja_str_view("system", 6, &role) && jinja_dict_put_name(arena, d, "role", role)) ||
+               no_memory(m->a);
     if (api_is(api_field(d, "role"), "tool") && !template_has(m->a, "tool"))
         return (jinja_str_view("user", 4, &role) && jinja_dict_put_name(arena, d, "role", role)) ||
                no_memory(m->a);

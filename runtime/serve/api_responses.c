@@ -311,6 +311,20 @@ static const struct api_kind responses = {.endpoint = API_RESPONSES,
                                           .end = end,
                                           .whole = whole};
 
+void api_responses_tokens(struct server *s, struct http_conn *c)
+{
+    struct api_call *a = api_begin(s, c, &responses);
+    struct jinja_value all;
+    if (!a || !api_from_responses(a, &all) || !api_add_conversation(a, &all)) return;
+    struct json *j = server_json(s);
+    json_open(j, NULL, '{');
+    json_string(j, "object", "response.input_tokens");
+    json_int(j, "input_tokens", a->prompts[0].n);
+    json_close(j, '}');
+    api_destroy(a);
+    server_reply_json(c, 200);
+}
+
 void api_responses(struct server *s, struct http_conn *c)
 {
     struct api_call *a = api_begin(s, c, &responses);

@@ -225,7 +225,7 @@ static int framing(struct http_chunks *c, char x, uint64_t max_body)
         c->state = x == '\r' ? SIZE_LF : EXTENSION;
         return x == '\r' || x == ';' ? 0 : -400;
     case EXTENSION:
-        if (x == '\r') return c->state = SIZE_LF, 0;
+        if (x == '\r') return c->state = SIZE_LF, c->line ? 0 : -400; /* a bare semicolon */
         return (u < 0x20 && x != '\t') || u == 0x7f || ++c->line > HTTP_MAX_EXTENSION ? -400 : 0;
     case SIZE_LF:
         if (x != '\n') return -400;

@@ -200,10 +200,24 @@ static bool is_disabled(const struct server *s, const struct http_conn *c)
     return false;
 }
 
+static bool known_method(struct http_span m)
+{
+    static const char *const known[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (http_is(m, known[i])) return true;
+    return false;
+}
+
 static void handle(struct http_conn *c, void *user)
 {
     struct server *s = user;
     const struct api_route *other = NULL;
+    if (!known_method(c->head.method)) {
+        c->head.keep_alive = false; /* who speaks another protocol has said enough */
+        server_error(c, 501, NULL, "this server does not know the method %.*s",
+                     c->head.method.n < 40 ? (int)c->head.method.n : 40, c->head.method.p);
+        return;
+    }
     if (cross_origin(s, c)) return;
     for (size_t i = 0; i < s->n_routes; i++) {
         const struct api_route *r = &s->routes[i];

@@ -53,11 +53,12 @@ def framing_that_two_could_read_differently_is_refused():
         reply = S.raw(POST + head + body + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
         assert status_of(reply) == want, (head, reply)
         assert reply.count(b"HTTP/1.1") == 1 and b"Connection: close" in reply, reply
-    for bad in [b"g\r\n", b"5\nabcde\n", b"-5\r\n", b"0x5\r\nabcde\r\n", b"5\r\nabcdefg\r\n", b"00000000000000005\r\nabcde\r\n"]:
+    for bad in [b"g\r\n", b"5\nabcde\n", b"-5\r\n", b"0x5\r\nabcde\r\n", b"5\r\nabcdefg\r\n", b"00000000000000005\r\nabcde\r\n", b"5;\r\nabcde\r\n"]:
         reply = S.raw(POST + b"Transfer-Encoding: chunked\r\n\r\n" + bad + b"0\r\n\r\n")
         assert status_of(reply) == 400 and reply.count(b"HTTP/1.1") == 1, (bad, reply)
     assert status_of(S.raw(POST + b"Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFF\r\n")) == 413
     assert status_of(S.raw(b"GET / HTTP/1.1\r\n\r\n")) == 400
+    assert status_of(S.raw(b"ANNOUNCE / HTTP/1.1\r\nHost: x\r\n\r\n")) == 501
     assert status_of(S.raw(b"GET / HTTP/3.0\r\nHost: x\r\n\r\n")) == 505
     assert status_of(S.raw(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n")) == 400  # TLS on a plain port
 

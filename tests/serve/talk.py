@@ -194,6 +194,62 @@ def responses_items():
 
 
 @test
+def tokens_are_counted():
+    for path, body in (("/v1/chat/completions/input_tokens", {"messages": HI}), ("/v1/responses/input_tokens", {"input": HI[0]["content"]})):
+        n = Q.post(path, body)["input_tokens"]
+        assert n == Q.post("/v1/chat/completions", {"messages": HI, "max_tokens": 1})["usage"]["prompt_tokens"]
+    system = Q.post("/apply-template", {"messages": [{"role": "system", "content": "x"}, *HI]})
+    assert Q.post("/apply-template", {"messages": [{"role": "developer", "content": "x"}, *HI]}) == system
+
+
+@test
+def prompts_have_log_probabilities():
+    r = Q.post("/v1/completions", {"prompt": "a robot", "max_tokens": 2, "prompt_logprobs": 2, "logprobs": 1, "temperature": 0})
+    echo = Q.post("/v1/completions", {"prompt": "a robot", "max_tokens": 2, "logprobs": 1, "echo": True, "temperature": 0})["choices"][0]["logprobs"]
+    ids = Q.post("/tokenize", {"content": "a robot", "add_special": True})["tokens"]
+    rows = r["choices"][0]["prompt_logprobs"]
+    assert rows[0] is None and len(rows) == len(ids)
+    for row, i, p in zip(rows[1:], ids[1:], echo["token_logprobs"][1:]):
+        assert row[str(i)]["logprob"] == p and 2 <= len(row) <= 3 and sorted(x["rank"] for x in row.values() if x["rank"])[:2] == [1, 2], row
+    assert all(len(x) == 1 for x in r["choices"][0]["logprobs"]["top_logprobs"]) and len(r["choices"][0]["logprobs"]["tokens"]) == 2
+    chat = Q.post("/v1/chat/completions", {"messages": HI, "max_tokens": 2, "prompt_logprobs": 0})
+    assert len(chat["prompt_logprobs"]) == chat["usage"]["prompt_tokens"] and all(len(x) == 1 for x in chat["prompt_logprobs"][1:])
+    assert Q.post("/v1/completions", {"prompt": "a", "prompt_logprobs": 1, "stream": True}, 400)["error"]["param"] == "prompt_logprobs"
+
+
+@test
+def llama_server_s_fields():
+    body = {"prompt": "a robot", "n_predict": 6, "temperature": 1, "seed": 3, "n_probs": 4}
+    r = Q.post("/completion", {**body, "post_sampling_probs": True, "top_k": 3})
+    for t in r["completion_probabilities"]:
+        assert abs(sum(x["prob"] for x in t["top_probs"]) - 1) < 1e-6 and t["prob"] in [x["prob"] for x in t["top_probs"]], t
+    text = Q.post("/completion", body)["content"]
+    assert Q.post("/completion", {**body, "response_fields": ["content", "timings/predicted_n", "none"]}) == {"content": text, "timings/predicted_n": 6}
+    several = Q.post("/completion", {"prompt": ["a robot", {"prompt_string": "a robot"}, Q.post("/tokenize", {"content": "a robot", "add_special": True})["tokens"]],
+                                     "n_predict": 5, "temperature": 0})
+    assert len({x["content"] for x in several}) == 1 and len(several) == 3
+    parts = Q.stream("/completion", {"prompt": "the city " * 30, "n_predict": 3, "temperature": 0, "return_progress": True, "timings_per_token": True})
+    progress = [p["prompt_progress"] for p in parts if "prompt_progress" in p]
+    assert progress[0]["processed"] == progress[0]["cache"] and progress[-1]["processed"] == progress[-1]["total"], progress
+    assert [p["processed"] for p in progress] == sorted(p["processed"] for p in progress)
+
+
+@test
+def pages_of_other_origins():
+    e = Server(ENGINE, "--cors-origins", "localhost", "--cors-origins", "https://page.example", "--disable", "/metrics", name="talk-cors")
+    try:
+        for origin, ok in (("http://localhost:3000", True), ("http://[::1]", True), ("https://page.example", True), ("https://page.example.evil", False),
+                           ("http://localhost.evil", False), ("http://localhost:", False), ("http://localhost:80x", False)):
+            for method in ("OPTIONS", "GET"):
+                status, h, _ = e.request(method, "/v1/models", headers={"Origin": origin})
+                assert status == 200 and h.get("access-control-allow-origin") == (origin if ok else None), (origin, method, h)
+        assert e.request("GET", "/metrics")[0] == 501
+        assert "access-control-allow-origin" not in Q.request("GET", "/v1/models", headers={"Origin": "http://localhost"})[1]
+    finally:
+        assert e.stop() == 0
+
+
+@test
 def a_template_without_tools_gets_them_as_text():
     e = Server(ENGINE, name="talk-plain")
     try:
