@@ -173,7 +173,7 @@ static const struct option_row {
     {"--reasoning-format", "WHAT", TEXT, LM_SERVE, AT(reasoning_format), 0, 0, 0,
      "none: thinking stays in the text [auto]"},
     {"--api-key-file", "FILE", TEXT, LM_SERVE, AT(api_key_file), 0, 0, 0,
-     "keys, one a line, of which a request must name one; read again on SIGHUP"},
+     "keys, one a line, with rpm=N, tpm=N, budget=N (requests, tokens a minute; tokens in all); read again on SIGHUP"},
     {"--log", "FILE", TEXT, LM_SERVE, AT(log_file), 0, 0, 0,
      "a line of JSON for every request; - is standard error"},
     {"--json", NULL, FLAG, ANY & ~(unsigned)(LM_CHAT | LM_SERVE | LM_LOGITS), AT(json), 0, 0, 0, "machine-readable output"},

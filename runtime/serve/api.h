@@ -112,6 +112,7 @@ struct api_call {
     struct api_choice *choices;
     uint32_t n_prompts, n_choices, n_live;
     char id[48];
+    uint64_t key[2]; /* hash of the API key */
     int64_t created;
     bool streaming, failed;
     double began;

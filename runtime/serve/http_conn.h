@@ -34,6 +34,7 @@ struct http_conn {
     char extra[768]; /* header lines for the reply, each with CR LF */
     /* the handler's */
     void *call;
+    uint64_t key[2];          /* hash of the API key */
     uint32_t n_prompt_tokens; /* of a prompt that is too long; 0: none */
     void (*on_abort)(struct http_conn *c); /* the peer is gone: nobody answers any more */
     void (*on_idle)(struct http_conn *c);  /* no byte was sent for ping_s; or NULL */

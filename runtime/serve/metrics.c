@@ -162,6 +162,8 @@ static void common(struct page *p, struct server *s)
         (double)s->metrics.busy_refused);
     one(p, "infc_requests_unauthorized_total", "counter", "Requests without a known key.",
         (double)s->metrics.auth_refused);
+    one(p, "infc_requests_limited_total", "counter", "Requests of keys that had reached a limit.",
+        (double)s->metrics.limit_refused);
     one(p, "process_start_time_seconds", "gauge", "Start of the process.", (double)s->started);
 }
 

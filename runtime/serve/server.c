@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The event loop: listeners, signals, routes, keys, the way from the worker back to calls. */
+/* The event loop: listeners, signals, routes, the way from the worker back to calls. */
 #define _GNU_SOURCE
 #include "runtime/serve/server.h"
 
@@ -90,62 +90,6 @@ void server_error(struct http_conn *c, int status, const char *param, const char
     server_reply_json(c, status);
 }
 
-/* ---- keys ---- */
-
-static void hash_key(const struct server *s, const char *key, size_t n, uint64_t out[2])
-{
-    char text[512];
-    if (n > sizeof text - 16) n = sizeof text - 16;
-    for (int i = 0; i < 2; i++) {
-        uint64_t salt = s->key_salt + (uint64_t)i;
-        memcpy(text, &salt, 8);
-        memcpy(text + 8, key, n);
-        out[i] = rt_xxh64(text, n + 8);
-    }
-}
-
-/* Reads the file of keys again; keeps the old ones when it cannot. */
-static int load_keys(struct server *s)
-{
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
-    if (!s->o.key_path) return INFR_OK;
-    FILE *f = fopen(s->o.key_path, "re");
-    if (!f) {
-        cli_usage("--api-key-file: cannot read '%s': %s", s->o.key_path, strerror(errno));
-        return INFR_ENVIRONMENT;
-    }
-    s->n_keys = 0;
-    while ((n = getline(&line, &cap, f)) > 0 && s->n_keys < MAX_KEYS) {
-        while (n && strchr(" \t\r\n", line[n - 1])) n--;
-        if (n && line[0] != '#') hash_key(s, line, (size_t)n, s->keys[s->n_keys++]);
-    }
-    if (line) explicit_bzero(line, cap);
-    free(line);
-    fclose(f);
-    if (s->n_keys) return INFR_OK;
-    return cli_usage("--api-key-file: '%s' has no key", s->o.key_path);
-}
-
-/* "Authorization: Bearer KEY" or "x-api-key: KEY". Compared by hash, all of them, whichever fits. */
-static bool authorized(struct server *s, const struct http_conn *c)
-{
-    if (!s->o.key_path) return true;
-    const struct http_span *v = http_find(&c->head, "authorization");
-    uint64_t hash[2], found = 0;
-    struct http_span key = {"", 0};
-    if (v && v->n > 7 && http_is_word((struct http_span){v->p, 7}, "bearer "))
-        key = (struct http_span){v->p + 7, v->n - 7};
-    else if (!v && (v = http_find(&c->head, "x-api-key")))
-        key = *v;
-    if (!key.n || key.n > 400) return false;
-    hash_key(s, key.p, key.n, hash);
-    for (uint32_t i = 0; i < s->n_keys; i++)
-        found |= s->keys[i][0] == hash[0] && s->keys[i][1] == hash[1];
-    return found;
-}
-
 /* ---- routes ---- */
 
 /* "*" at the end of a route's path stands for anything. */
@@ -227,21 +171,15 @@ static void handle(struct http_conn *c, void *user)
             other = r;
             continue;
         }
-        if (!r->open && !authorized(s, c)) {
-            s->metrics.auth_refused++;
-            http_header(c, "WWW-Authenticate: Bearer");
-            server_error(c, 401, NULL, "this server wants an API key: Authorization: Bearer KEY");
-            return;
-        }
+        if (!r->open && !keys_authorize(s, c)) return;
         if (is_disabled(s, c))
             server_error(c, r->path[1] ? 501 : 404, NULL, "%s is disabled on this server", r->path);
-        else r->handler(s, c);
+        else if (strcmp(r->method, "POST") || keys_admit(s, c))
+            r->handler(s, c);
         return;
     }
-    if (!other && !authorized(s, c)) { /* which routes there are is nobody's business either */
-        s->metrics.auth_refused++;
-        server_error(c, 401, NULL, "this server wants an API key: Authorization: Bearer KEY");
-    } else if (other) {
+    if (!other && !keys_authorize(s, c)) return; /* which routes there are is nobody's business either */
+    if (other) {
         http_header(c, "Allow: %s", other->method);
         server_error(c, 405, NULL, "%s: use %s", other->path, other->method);
     } else
@@ -298,7 +236,7 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 static void on_reload(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
-    load_keys(arg);
+    keys_load(arg);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
@@ -459,7 +397,7 @@ static int begin(struct server *s)
     if (!s->wake || !s->tick || event_add(s->wake, NULL) || event_add(s->tick, &second) ||
         !http_server_init(&s->http) || !watch_signals(s))
         return cli_usage("no memory for the server"), INFR_ENVIRONMENT;
-    int code = load_keys(s);
+    int code = keys_load(s);
     if (!code) code = open_log(s);
     for (size_t i = 0; !code && i < s->o.n_listen; i++) code = listen_on(s, s->o.listen[i]);
     return code;
@@ -482,6 +420,7 @@ static void finish(struct server *s)
     if (s->base) event_base_free(s->base);
     if (s->json.f) fclose(s->json.f);
     free(s->json_text);
+    free(s->keys);
     if (s->log && s->log != stderr) fclose(s->log);
 }
 

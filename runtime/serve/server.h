@@ -17,9 +17,10 @@
 
 #include "runtime/lm/lm_cli.h"
 #include "runtime/serve/http_conn.h"
+#include "runtime/serve/keys.h"
 #include "runtime/serve/worker.h"
 
-enum { MAX_KEYS = 1024, MAX_LISTENERS = 16, MAX_CHOICES = 128, MAX_PROMPTS = 1024 };
+enum { MAX_LISTENERS = 16, MAX_CHOICES = 128, MAX_PROMPTS = 1024 };
 
 struct server_options {
     const char *const *listen; /* "127.0.0.1:8080", "[::1]:80", "localhost:8080", "unix:/path" */
@@ -58,7 +59,7 @@ struct metrics {
     uint64_t by_finish[8];           /* enum lm_finish */
     uint64_t by_status[6];           /* 1xx to 5xx; the client closed: 0 */
     uint64_t prompt_tokens_sum, cached_tokens_sum, answer_tokens_sum; /* what usage said */
-    uint64_t busy_refused, auth_refused, most_tokens;
+    uint64_t busy_refused, auth_refused, limit_refused, most_tokens;
 };
 
 struct server {
@@ -86,7 +87,7 @@ struct server {
     size_t json_n;
     struct metrics metrics;
     FILE *log;
-    uint64_t keys[MAX_KEYS][2]; /* hashes */
+    struct serve_key *keys;
     uint32_t n_keys;
     uint64_t key_salt, ids, calls; /* calls: that have not ended */
     time_t started;

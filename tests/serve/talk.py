@@ -235,6 +235,44 @@ def llama_server_s_fields():
 
 
 @test
+def keys_have_limits():
+    def ask(k, key, n=1):
+        return k.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": n, "ignore_eos": True}, {"Authorization": "Bearer " + key})
+
+    def write(text):
+        with open("limits", "w") as f:
+            f.write(text)
+
+    write("many rpm=3\nwords tpm=20 # none of this\n")
+    try:
+        Server(ENGINE, "--api-key-file", "limits", name="talk-limits")
+        raise AssertionError("a comment behind a key is no limit")
+    except RuntimeError as e:
+        assert "line 2" in str(e)
+    write("many rpm=3\nwords tpm=20\nspent budget=12\nfree\n")
+    k = Server(ENGINE, "--api-key-file", "limits", name="talk-limits")
+    try:
+        got = [ask(k, "many") for _ in range(5)]
+        assert [g[0] for g in got] == [200, 200, 200, 429, 429], got
+        assert [g[1]["x-ratelimit-remaining-requests"] for g in got] == ["2", "1", "0", "0", "0"] and 1 <= int(got[4][1]["retry-after"]) <= 20
+        got = [ask(k, "words", 15) for _ in range(3)]  # the second one may still begin: 17 of 20 are used
+        assert [g[0] for g in got] == [200, 200, 429] and json.loads(got[2][2])["error"]["type"] == "rate_limit_error", got
+        assert [ask(k, "spent", 6)[0] for _ in range(3)] == [200, 200, 429]
+        assert [ask(k, "free")[0] for _ in range(9)] == [200] * 9
+        write("many rpm=3\nspent budget=100\nfree rpm=x\n")  # is not taken: the old ones stay
+        k.process.send_signal(1)
+        assert [ask(k, "words")[0], ask(k, "free")[0]] == [429, 200]
+        write("many rpm=3\nspent budget=100\n")
+        k.process.send_signal(1)
+        for _ in range(500):
+            if ask(k, "free")[0] == 401:
+                break
+        assert ask(k, "spent")[0] == 200 and ask(k, "many")[0] == 429 and k.request("GET", "/v1/models", headers={"x-api-key": "many"})[0] == 200
+    finally:
+        assert k.stop() == 0
+
+
+@test
 def pages_of_other_origins():
     e = Server(ENGINE, "--cors-origins", "localhost", "--cors-origins", "https://page.example", "--disable", "/metrics", name="talk-cors")
     try:
