@@ -74,12 +74,12 @@ static bool select_precision(struct build *b)
         const char *name;
         enum dtype dtype;
         double tolerance; /* of golden vectors, which round alike: a few values that round the other way */
-    } rows[] = {{"keep", DT_NONE, 0}, {"f16", DT_F16, 2e-3}, {"bf16", DT_BF16, 1e-2}, {"fp8", DT_F8E4M3FN, 5e-2}, {"int8", DT_I8, 2e-2}};
+    } rows[] = {{"keep", DT_NONE, 0}, {"tf32", DT_F32, 2e-3}, {"f16", DT_F16, 2e-3}, {"bf16", DT_BF16, 1e-2}, {"fp8", DT_F8E4M3FN, 5e-2}, {"int8", DT_I8, 2e-2}};
     const char *prec = option_value(b->o, OPT_PREC, "keep");
     size_t i = 0;
     while (i < ARRAY_LEN(rows) && strcmp(rows[i].name, prec) != 0) i++;
     if (i == ARRAY_LEN(rows))
-        return diag_report(b->diag, DIAG_OPTION, NULL, "--prec=%s: there are keep, f16, bf16, fp8 and int8", prec);
+        return diag_report(b->diag, DIAG_OPTION, NULL, "--prec=%s: there are keep, tf32, f16, bf16, fp8 and int8", prec);
     b->m->precision = rows[i].dtype;
     b->golden_tolerance = rows[i].tolerance;
     for (int k = 0; k < b->n_parts && rows[i].dtype; k++) {

@@ -85,7 +85,7 @@ static const char *check_dot(const struct lp_op *op)
     if (!same_type(c, op->results[0]->type)) return "the result's type is not the accumulator's";
     if (x.rows != c.rows || y.cols != c.cols || x.cols != y.rows) return "the shapes do not fit";
     bool bytes = (x.dtype == DT_I8 || x.dtype == DT_U8) && y.dtype == DT_I8;
-    bool floats = x.dtype == y.dtype && (x.dtype == DT_F16 || x.dtype == DT_BF16 || x.dtype == DT_F8E4M3FN || x.dtype == DT_F8E5M2);
+    bool floats = x.dtype == y.dtype && (x.dtype == DT_F32 || x.dtype == DT_F16 || x.dtype == DT_BF16 || x.dtype == DT_F8E4M3FN || x.dtype == DT_F8E5M2);
     return c.dtype == DT_F32 ? (floats ? NULL : "the types do not fit") : c.dtype == DT_I32 && bytes ? NULL : "the types do not fit";
 }
 

@@ -57,7 +57,8 @@ static bool types_fit(const struct dot *t)
     unsigned mma = t->l->level->gpu->mma;
     if (t->acc == DT_I32) return (t->da == DT_I8 || t->da == DT_U8) && t->db == DT_I8 && (mma >> DT_I8 & 1);
     bool wide = t->da == DT_F16 || t->da == DT_BF16, narrow = t->da == DT_F8E4M3FN || t->da == DT_F8E5M2;
-    return t->acc == DT_F32 && t->da == t->db && (wide || narrow) && (mma >> t->da & 1);
+    if (t->da == DT_F32 && !ir_attr_int(t->op, "tf32", 0)) return false;
+    return t->acc == DT_F32 && t->da == t->db && (t->da == DT_F32 || wide || narrow) && (mma >> t->da & 1);
 }
 
 static bool read_matmul(struct dot *t)

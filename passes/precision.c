@@ -3,6 +3,7 @@
  * --prec: matmuls by constant weights, and convolutions, in a narrower format. Only their operands are rounded; products are exact and sums f32 (i32
  * for int8), which is what tensor units compute, so that every target gives the same numbers but for the order of sums.
  *
+ *   tf32        matmul(x', w') in f32, x' = x to 11 significant bits
  *   f16, bf16   matmul(cast x, cast w, acc f32)
  *   fp8         s = max|x| of each row / 448, sw = max|w| of each column / 448
  *               matmul(cast(x / s), w / sw, acc f32) * s * sw              (e4m3)
@@ -19,6 +20,9 @@
 #include "ir/smallfloat.h"
 #include "passes/pass.h"
 
+#define SPLIT 8193.0f
+#define SPLIT_MOST 1.0e30f
+
 struct precision {
     struct ir_module *m;
     struct diag_sink *diag;
@@ -33,9 +37,17 @@ struct weights {
 
 static int64_t column_of(int64_t i, int64_t k, int64_t n, bool trans) { return trans ? i / k : i % n; }
 
+/* A weight beyond it keeps its layer as it is. */
+static float greatest(enum dtype to) { return to == DT_F16 ? 65504.0f : to == DT_F32 ? SPLIT_MOST : 3.0e38f; }
+
 static void encode(enum dtype to, double v, void *p)
 {
     signed char q;
+    if (to == DT_F32) {
+        float c = (float)v * SPLIT, f = c - (c - (float)v); /* as round_tf32 */
+        memcpy(p, &f, sizeof f);
+        return;
+    }
     if (to != DT_I8) {
         float_encode(to, v, true, p);
         return;
@@ -73,7 +85,7 @@ static bool round_weights(struct precision *z, struct ir_builder *b, const struc
     const float *w = unpacked(z, c, count);
     for (int64_t i = 0; i < count; i++) {
         float a = fabsf(w[i]), *s = &scale[column_of(i, k, n, trans)];
-        if (!(a <= (z->to == DT_F16 ? 65504.0f : 3.0e38f))) return false;
+        if (!(a <= greatest(z->to))) return false;
         if (a > *s) *s = a;
     }
     for (int64_t i = 0; i < n; i++) scale[i] = z->most > 0 && scale[i] > 0 ? scale[i] / (float)z->most : 1;
@@ -94,11 +106,24 @@ static struct ir_value *row_scale(struct precision *z, struct ir_builder *b, str
     return ir_build_select(b, zero, ir_build_scalar_f(b, DT_F32, 1), s);
 }
 
+/*
+ * x to its 11 leading bits (Dekker's splitting): c = x (2^13 + 1), x' = c - (c - x). A number so large that c would overflow
+ * stays: the unit drops its low bits.
+ */
+static struct ir_value *round_tf32(struct ir_builder *b, struct ir_value *x)
+{
+    struct ir_value *c = ir_build_binary(b, IR_OP_MUL, x, ir_build_scalar_f(b, DT_F32, SPLIT));
+    struct ir_value *high = ir_build_binary(b, IR_OP_SUB, c, ir_build_binary(b, IR_OP_SUB, c, x));
+    struct ir_value *fits = ir_build_binary(b, IR_OP_LT, ir_build_unary(b, IR_OP_ABS, x), ir_build_scalar_f(b, DT_F32, SPLIT_MOST));
+    return ir_build_select(b, fits, high, x);
+}
+
 /* x rounded; scale NULL: as it is. */
 static struct ir_value *round_rows(struct precision *z, struct ir_builder *b, struct ir_value *x, struct ir_value *scale)
 {
     if (scale) x = ir_build_binary(b, IR_OP_DIV, x, scale);
     if (z->to == DT_I8) x = ir_build_unary(b, IR_OP_ROUND, x);
+    if (z->to == DT_F32) return round_tf32(b, x);
     return ir_build_cast(b, x, z->to);
 }
 
@@ -118,6 +143,7 @@ static bool rewrite(struct precision *z, struct ir_op *op)
     }
     struct ir_value *x = ir_operand(op, 0), *s = z->most > 0 ? row_scale(z, &b, x) : NULL;
     struct ir_value *y = ir_build_matmul(&b, round_rows(z, &b, x, s), w.w, false, trans, z->to == DT_I8 ? DT_I32 : DT_F32);
+    if (z->to == DT_F32) ir_op_set_attr(z->m, y->def, ir_a_int("tf32", 1));
     if (z->to == DT_I8) y = ir_build_cast(&b, y, DT_F32);
     if (s) y = ir_build_binary(&b, IR_OP_MUL, ir_build_binary(&b, IR_OP_MUL, y, s), w.scale);
     if (!y) return false;
@@ -138,21 +164,22 @@ static bool rewrite_conv(struct precision *z, struct ir_op *op)
     size_t elem = dtype_bytes(to);
     char *data = arena_alloc(&z->m->arena, (size_t)n * elem);
     for (int64_t i = 0; i < n; i++) {
-        if (!(fabsf(w[i]) <= (to == DT_F16 ? 65504.0f : 3.0e38f))) {
+        if (!(fabsf(w[i]) <= greatest(to))) {
             diag_warn(z->diag, DIAG_PRECISION, op->loc ? op->loc->text : NULL, "kept in f32: weights of '%s' do not fit the precision", c->name ? c->name : "?");
             return true;
         }
-        float_encode(to, (double)w[i], true, data + (size_t)i * elem);
+        encode(to, (double)w[i], data + (size_t)i * elem);
     }
     struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
     struct ir_type type = c->type;
     type.dtype = to;
-    struct ir_value *operands[3] = {ir_build_cast(&b, ir_operand(op, 0), to),
+    struct ir_value *operands[3] = {to == DT_F32 ? round_tf32(&b, ir_operand(op, 0)) : ir_build_cast(&b, ir_operand(op, 0), to),
                                     ir_build_constant(&b, ir_const_make(z->m, c->name, type, data, (size_t)n * elem, false)), ir_operand(op, 2)};
     struct ir_attr attrs[16];
     int n_attrs = 0;
-    for (; n_attrs < op->n_attrs && n_attrs < (int)ARRAY_LEN(attrs) - 1; n_attrs++) attrs[n_attrs] = op->attrs[n_attrs];
+    for (; n_attrs < op->n_attrs && n_attrs < (int)ARRAY_LEN(attrs) - 2; n_attrs++) attrs[n_attrs] = op->attrs[n_attrs];
     attrs[n_attrs++] = ir_a_dtype("acc", DT_F32);
+    if (to == DT_F32) attrs[n_attrs++] = ir_a_int("tf32", 1);
     struct ir_op *conv = ir_build(&b, IR_OP_CONV, ir_operand(op, 2) ? 3 : 2, operands, n_attrs, attrs, 1);
     if (!conv) return false;
     ir_value_replace_uses(&op->results[0], &conv->results[0]);

@@ -31,6 +31,7 @@ const char cta_wgmma_loop[] =
     "#define RW_F(x) \"+f\"(x)\n"
     "#define RW_R(x) \"+r\"(x)\n"
     "WGMMA(mma_f16, float, RW_F, \"k16.f32.f16.f16\", \", 1, 1, 0, 0\", false) WGMMA(mma_bf16, float, RW_F, \"k16.f32.bf16.bf16\", \", 1, 1, 0, 0\", false)\n"
+    "WGMMA(mma_f32, float, RW_F, \"k8.f32.tf32.tf32\", \", 1, 1\", false)\n"
     "WGMMA(mma_f8e4m3fn, float, RW_F, \"k32.f32.e4m3.e4m3\", \", 1, 1\", true) WGMMA(mma_f8e5m2, float, RW_F, \"k32.f32.e5m2.e5m2\", \", 1, 1\", true)\n"
     "WGMMA(mma_i8, int, RW_R, \"k32.s32.s8.s8\", \"\", false) WGMMA(mma_u8, int, RW_R, \"k32.s32.u8.s8\", \"\", false)\n"
     "DEVICE u64 wgmma_tile(u32 at) { return (u64)(at >> 4 & 0x3fff) | 1ull << 16 | 32ull << 32 | 2ull << 62; }\n"

@@ -70,6 +70,7 @@ static const char instructions[] =
     "            \"{%0, %1, %2, %3};\" : \"+r\"(d[0]), \"+r\"(d[1]), \"+r\"(d[2]), \"+r\"(d[3]) \\\n"
     "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1)); } };\n"
     "MMA_F32(mma_f16, \"m16n8k16\", \"f16.f16\") MMA_F32(mma_bf16, \"m16n8k16\", \"bf16.bf16\")\n"
+    "MMA_F32(mma_f32, \"m16n8k8\", \"tf32.tf32\")\n"
     "MMA_F32(mma_f8e4m3fn, \"m16n8k32\", \"e4m3.e4m3\") MMA_F32(mma_f8e5m2, \"m16n8k32\", \"e5m2.e5m2\")\n"
     "MMA_S32(mma_i8, \"s8.s8\") MMA_S32(mma_u8, \"u8.s8\")\n";
 

@@ -123,10 +123,12 @@ while read -r prec arch bound kind; do
     INFC_FAKE_CC=$arch LD_LIBRARY_PATH=$fake t_run "$name" 0 "$INFC" verify mm.onnx ./mm --tolerance=$bound || ok=
     t_run "$name" 0 env INFC_FAKE_CC=$arch LD_LIBRARY_PATH="$fake" ./mm selftest || ok=
     t_run "$name" 0 "$INFC" build mm.onnx --target=sm$arch --prec=$prec --emit=cubin -o mm.cubin || ok=
-    ./cubin mm.cubin k_matmul_add_max_cast k_matmul_add k_matmul_cast_mul_mul k_matmul_mul_mul_add k_matmul_mul_mul_add_max >lines || ok=
+    ./cubin mm.cubin k_matmul_add_max_cast k_matmul_add_max_mul k_matmul_add k_matmul_cast_mul_mul k_matmul_mul_mul_add k_matmul_mul_mul_add_max >lines || ok=
     if [ "$(grep -c " local 0 .*$kind.* async [1-9]" lines)" -lt 2 ]; then t_fail "$name" 'a cubin is not as it should be'; cat lines; ok=; fi
     if [ "$ok" ]; then t_ok "$name"; fi
 done <<'END'
+tf32 80 2e-3 mma.[1-9].*ldmatrix.[1-9]
+tf32 90 2e-3 wgmma.[1-9].*ldmatrix.0
 f16 80 2e-3 mma.[1-9].*ldmatrix.[1-9]
 f16 90 2e-3 wgmma.[1-9].*ldmatrix.0
 bf16 80 2e-2 mma.[1-9].*ldmatrix.[1-9]
@@ -159,6 +161,7 @@ while read -r prec arch bound; do
     if [ "$(grep -c " local 0 .*mma [1-9].* async [1-9]" lines)" -lt 3 ]; then t_fail "$name" 'a cubin is not as it should be'; cat lines; ok=; fi
     if [ "$ok" ]; then t_ok "$name"; fi
 done <<'END'
+tf32 80 2e-3
 f16 80 2e-3
 bf16 90 2e-2
 END
@@ -222,10 +225,11 @@ injected lost INFC_FAKE_FAIL=lost@1 'sending the weights to the GPU failed'
 # ---- language models: a llama of two layers ----
 
 # The KV cache stays on the device: its host addresses are a mapping that nobody may touch. Prompts found, chunks, batches,
-# preemption: one hash of logits each. Row: target's capability, precision, greatest difference from the CPU's logits.
+# preemption: one hash of logits each. Row: target's capability, precision, greatest and root mean square difference from the CPU's logits:
+# sums of fp8 are cut at 2^-13 of their greatest term on sm90, 0.14% of a typical sum, which turns some 1.5% of the roundings to 3 bits.
 if t_want lm && $python "$INFC_SRC/tests/lm/make_model.py" . >out 2>&1; then
     echo '1 5 9 300 20 7 8 33 12 40 2 2 7 19 101 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25' >ids
-    while read -r arch prec bound; do
+    while read -r arch prec bound mean; do
         name=lm-$prec-sm$arch
         t_run "$name" 0 "$INFC" build chat.gguf --target=sm$arch,x86-64-v3 --prec=$prec -o lm || continue
         export INFC_FAKE_CC=$arch LD_LIBRARY_PATH=$fake
@@ -235,13 +239,15 @@ if t_want lm && $python "$INFC_SRC/tests/lm/make_model.py" . >out 2>&1; then
 a, b = np.fromfile("cpu.f32", np.float32), np.fromfile("cuda.f32", np.float32)
 e = np.abs(a - b).max() / a.std()
 print("difference", e)
-assert a.size == b.size == 36 * 389 and e <= float(sys.argv[1])' "$bound"
+r = np.sqrt(np.mean((a - b) ** 2)) / a.std()
+print("rms", r)
+assert a.size == b.size == 36 * 389 and e <= float(sys.argv[1]) and r <= float(sys.argv[2])' "$bound" "$mean"
         t_check "$name-invariance" "$INFC_SRC/tests/lm/invariance.sh" --few --cuda 300 ./lm
         unset INFC_FAKE_CC LD_LIBRARY_PATH
     done <<'END'
-80 keep 1e-5
-89 fp8 0.02
-90 fp8 0.2
+80 keep 1e-5 2e-6
+89 fp8 0.02 2e-3
+90 fp8 0.3 0.05
 END
     # Twenty steps: the prompt, the first token, eighteen of the one graph; a size that came once has none.
     t_run lm-graphs 0 env INFC_FAKE_COUNTERS=1 INFC_FAKE_CC=90 LD_LIBRARY_PATH="$fake" ./lm logits ids -n 20 --ctx 128 &&

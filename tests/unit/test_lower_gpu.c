@@ -132,9 +132,9 @@ static void matmul_case(enum dtype precision, int64_t rows, int64_t k, int64_t n
 
 static void test_precisions(void **state)
 {
-    static const enum dtype all[] = {DT_F16, DT_BF16, DT_F8E4M3FN, DT_I8};
+    static const enum dtype all[] = {DT_F16, DT_BF16, DT_F8E4M3FN, DT_I8, DT_F32 /* tf32 */};
     (void)state;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         matmul_case(all[i], 33, 96, 72, false, "sm89", "dot");  /* tails of rows and columns, whole steps or not */
         matmul_case(all[i], 32, 64, 64, true, "sm89", "dot");   /* none */
         matmul_case(all[i], 1, 16, 8, false, "sm90", "dot");    /* less than a tile in all directions */
@@ -191,6 +191,7 @@ static void test_convolutions(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         conv_case(DT_F16, &cases[i], "sm80", "dot-conv");
         conv_case(DT_BF16, &cases[i], "sm90", "dot-conv");
+        conv_case(DT_F32, &cases[i], "sm90", "dot-conv");
     }
     conv_case(DT_I8, &cases[1], "sm80", "dot-conv"); /* in f16: there is no row to scale */
     static const struct conv_case odd = {2, 1, {16, 16}, 3, 16, {3, 3}, {1, 1}, {1, 1}, true};
@@ -226,11 +227,51 @@ static void test_kept_wide(void **state)
     check(&g, y, &rows, "sm80", "generic");
 }
 
+/* Weights and activations of tf32 have 11 significant bits and are the nearest such number; what is too large stays as it is. */
+static void test_tf32(void **state)
+{
+    (void)state;
+    struct graph g;
+    graph_init(&g);
+    int64_t wd[] = {64, 8};
+    const struct dim *xd[] = {dim_const(g.m->dims, 3), dim_const(g.m->dims, 64)};
+    static const float hard[] = {0, 1e-42f, 1.00048828125f, 1.00048840045928955f, -3.0000002f, 1e38f, INFINITY, 65504};
+    static const char *const names[] = {"y"};
+    float data[3 * 64] = {0};
+    memcpy(data, hard, sizeof hard);
+    g.m->precision = DT_F32;
+    struct ir_value *x = input(&g, "x", 2, xd), *w = weight(&g, 1, 2, wd);
+    const float *before = ir_value_const(w)->data;
+    struct ir_value *y = ir_build_matmul(&g.b, x, w, false, false, DT_NONE);
+    ir_func_set_outputs(g.f, 1, &y, names);
+    assert_true(pass_precision(g.m, &g.diag));
+    const struct ir_op *mm = g.f->body->first;
+    while (mm && mm->code != IR_OP_MATMUL) mm = mm->next;
+    assert_non_null(mm);
+    const float *after = ir_value_const(ir_operand(mm, 1))->data;
+    for (int i = 0; i < 64 * 8; i++) {
+        uint32_t bits;
+        memcpy(&bits, &after[i], 4);
+        assert_int_equal(bits & 0x1fff, 0);
+        assert_true(fabsf(after[i] - before[i]) <= ldexpf(fabsf(before[i]), -11));
+    }
+    struct ir_value *rounded = ir_operand(mm, 0);
+    ir_func_set_outputs(g.f, 1, &rounded, names);
+    struct ir_tensor in = {.dtype = DT_F32, .rank = 2, .dims = {3, 64}, .data = data, .n_bytes = sizeof data}, out = {0};
+    assert_true(ir_eval_func(g.f, &in, &out, &g.a, &g.diag));
+    const float *got = out.data;
+    static const float want[] = {0, 1e-42f, 1, 1.0009765625f, -3, 1e38f, INFINITY, 65504};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) assert_memory_equal(&got[i], &want[i], 4);
+    ir_module_destroy(g.m);
+    arena_deinit(&g.a);
+    diag_deinit(&g.diag);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_precisions), cmocka_unit_test(test_convolutions), cmocka_unit_test(test_refused_shapes), cmocka_unit_test(test_no_instruction),
-        cmocka_unit_test(test_kept_wide),
+        cmocka_unit_test(test_kept_wide), cmocka_unit_test(test_tf32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
