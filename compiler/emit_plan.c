@@ -231,13 +231,13 @@ static void put_kernels(struct emitter *e)
 static void put_golden(struct emitter *e, const struct golden *g, double tolerance)
 {
     size_t n_sym = dim_sym_count(e->p->module->dims);
-    struct infr_golden row = {.seed = g->seed, .symbols = (uint32_t)e->pool_i64.n, .outputs = 0,
-                              .tolerance = tolerance > 0 ? tolerance : g->tolerance};
+    struct infr_golden row = {.seed = g->seed, .symbols = (uint32_t)e->pool_i64.n, .outputs = 0, .n_rows = g->n_rows};
     for (size_t i = 0; i < n_sym; i++) vec_push(&e->scratch, &e->pool_i64, i < g->n_symbols ? g->sym_values[i] : 1);
-    for (size_t o = 0; o < e->outputs.n; o++) {
+    for (uint32_t o = 0; o < g->n_rows; o++) {
         const struct golden_output *go = &g->outputs[o];
         struct infr_golden_output out = {.elems = go->elems, .step = go->step, .values = (uint32_t)e->pool_f64.n,
-                                         .n_values = go->n_values, .scale = go->scale};
+                                         .n_values = go->n_values, .scale = go->scale, .tolerance = tolerance > 0 ? tolerance : go->tolerance,
+                                         .input = go->input < 0 ? INFR_NONE : (uint32_t)go->input};
         for (uint32_t i = 0; i < go->n_values; i++) vec_push(&e->scratch, &e->pool_f64, go->values[i]);
         vec_push(&e->scratch, &e->golden_outputs, out);
     }

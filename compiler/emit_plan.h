@@ -14,10 +14,12 @@ struct golden {
     double tolerance;
     struct golden_output {
         uint64_t elems, step;
-        double scale;
+        double scale, tolerance;
         double *values;
         uint32_t n_values;
-    } *outputs;          /* one a function output */
+        int32_t input; /* the state input whose end this is; -1: an output */
+    } *outputs;        /* n_rows: one a function output, then states */
+    uint32_t n_rows;
 };
 
 struct plan_blob_options {

@@ -21,14 +21,15 @@ static void write_key(struct strbuf *key, const struct ir_module *m)
 
 static void put(struct strbuf *s, const void *p, size_t n) { strbuf_putn(s, p, n); }
 
-static void store(const struct object_cache *c, const struct strbuf *key, const struct ir_module *m, const struct golden *g)
+static void store(const struct object_cache *c, const struct strbuf *key, const struct golden *g)
 {
     struct strbuf s = {0};
-    uint64_t n_out = (uint64_t)m->funcs.v[0]->n_outputs, present = g != NULL;
+    uint64_t n_out = 0, present = g != NULL;
     put(&s, &present, sizeof present);
     if (g) {
         put(&s, &g->seed, sizeof g->seed);
         put(&s, &g->tolerance, sizeof g->tolerance);
+        n_out = g->n_rows;
         put(&s, &n_out, sizeof n_out);
         put(&s, g->sym_values, g->n_symbols * sizeof *g->sym_values);
         for (uint64_t i = 0; i < n_out; i++) {
@@ -36,6 +37,8 @@ static void store(const struct object_cache *c, const struct strbuf *key, const 
             put(&s, &o->elems, sizeof o->elems);
             put(&s, &o->step, sizeof o->step);
             put(&s, &o->scale, sizeof o->scale);
+            put(&s, &o->tolerance, sizeof o->tolerance);
+            put(&s, &o->input, sizeof o->input);
             put(&s, &o->n_values, sizeof o->n_values);
             put(&s, o->values, o->n_values * sizeof *o->values);
         }
@@ -72,7 +75,8 @@ static bool load(const struct target_object *object, struct ir_module *m, struct
     take(&r, &g->seed, sizeof g->seed);
     take(&r, &g->tolerance, sizeof g->tolerance);
     take(&r, &n_out, sizeof n_out);
-    if (!r.ok || n_out != (uint64_t)m->funcs.v[0]->n_outputs) return false;
+    if (!r.ok || n_out < (uint64_t)m->funcs.v[0]->n_outputs || n_out > (uint64_t)m->funcs.v[0]->n_outputs + GOLDEN_STATES) return false;
+    g->n_rows = (uint32_t)n_out;
     g->sym_values = ARENA_ARRAY(&m->arena, int64_t, g->n_symbols);
     g->outputs = ARENA_ARRAY(&m->arena, struct golden_output, n_out);
     take(&r, g->sym_values, g->n_symbols * sizeof *g->sym_values);
@@ -81,6 +85,8 @@ static bool load(const struct target_object *object, struct ir_module *m, struct
         take(&r, &o->elems, sizeof o->elems);
         take(&r, &o->step, sizeof o->step);
         take(&r, &o->scale, sizeof o->scale);
+        take(&r, &o->tolerance, sizeof o->tolerance);
+        take(&r, &o->input, sizeof o->input);
         take(&r, &o->n_values, sizeof o->n_values);
         if (!r.ok || o->n_values > r.left / sizeof *o->values) return false;
         o->values = ARENA_ARRAY(&m->arena, double, o->n_values);
@@ -107,7 +113,7 @@ struct golden *golden_make_cached(struct ir_module *m, int n_threads, bool use_c
     }
     if (!known) {
         g = golden_make(m, n_threads);
-        store(c, &key, m, g);
+        store(c, &key, g);
     }
     strbuf_deinit(&key);
     object_cache_close(c, UINT64_MAX); /* the build's own use of the cache looks after its size */

@@ -218,14 +218,15 @@ static bool golden_ok(const struct infr_engine *e, uint32_t i)
 {
     const struct infr_golden *g = &e->goldens[i];
     return range_ok(g->symbols, e->n_symbols, e->n_pool_i64) &&
-           range_ok(g->outputs, e->n_outputs, e->n_golden_outputs) && isfinite(g->tolerance) &&
-           g->tolerance >= 0;
+           g->n_rows >= e->n_outputs && range_ok(g->outputs, g->n_rows, e->n_golden_outputs);
 }
 
 static bool golden_output_ok(const struct infr_engine *e, uint32_t i)
 {
     const struct infr_golden_output *g = &e->golden_outputs[i];
     if (!range_ok(g->values, g->n_values, e->n_pool_f64) || !isfinite(g->scale)) return false;
+    if (!isfinite(g->tolerance) || g->tolerance < 0) return false;
+    if (g->input != INFR_NONE && (g->input >= e->n_inputs || e->inputs[g->input].optional != INFR_IO_STATE)) return false;
     return g->elems ? g->step && g->n_values && (g->n_values - 1) <= (g->elems - 1) / g->step
                     : !g->n_values;
 }

@@ -22,7 +22,7 @@
 
 #define INFR_MAGIC 0x474E4543464E49AAull /* bytes AA 'I' 'N' 'F' 'C' 'E' 'N' 'G' */
 #define INFR_VERSION_MAJOR 1
-#define INFR_VERSION_MINOR 2
+#define INFR_VERSION_MINOR 3
 #define INFR_WEIGHTS_VADDR 0x1000000000ull
 #define INFR_WEIGHTS_ALIGN 0x200000ull
 #define INFR_NONE UINT32_MAX /* "no index" */
@@ -118,20 +118,23 @@ struct infr_block {
 
 /*
  * A golden vector: inputs are made by runtime/abi/random.h from `seed` at the symbol values given, outputs were computed by
- * the compiler's evaluator. For each output: elements at positions 0, step, 2*step, ... as f64.
+ * the compiler's evaluator. For each output, and for some states at the end of the call: elements at positions 0, step,
+ * 2*step, ... as f64.
  */
 struct infr_golden {
     uint64_t seed;
     uint32_t symbols; /* in the i64 pool: one value a symbol */
-    uint32_t outputs; /* first row in golden_outputs, one an output */
-    double tolerance; /* on max|d| / max(std, 1e-3 * max|ref|) */
+    uint32_t outputs; /* first row in golden_outputs: one an output, then those of states */
+    uint32_t n_rows, pad;
 };
 
 struct infr_golden_output {
     uint64_t elems;  /* of the whole output */
     uint64_t step;
     uint32_t values, n_values; /* in the f64 pool */
-    double scale;    /* max(std, 1e-3 * max|ref|) over the whole output */
+    double scale;     /* max(std, 1e-3 * max|ref|) over the whole output */
+    double tolerance; /* on max|d| / scale */
+    uint32_t input, pad; /* the state input that this is; INFR_NONE: an output */
 };
 
 struct infr_kernel {

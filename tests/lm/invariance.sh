@@ -13,7 +13,8 @@
 #   --cuda  on the GPU, or the driver's stand-in that LD_LIBRARY_PATH leads to, in place of the CPU's levels
 # Prints a line an engine and level; exits with 1 when a hash differs.
 
-few= levels='isa=v2 isa=v3 isa=v4 isa=vnni isa=amx'
+few= levels=
+for l in ${LEVELS:-v2 v3 v4 vnni amx}; do levels="$levels isa=$l"; done
 [ "$1" = --few ] && few=1 && shift
 [ "$1" = --cuda ] && levels=device=cuda && shift
 vocab=$1

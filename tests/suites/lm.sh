@@ -268,7 +268,8 @@ helps() {
 t_check helps helps
 
 selftests() {
-    for e in chat encoder; do
+    "$INFC" build blocks.gguf -o blocks || return 1
+    for e in chat encoder blocks; do
         ./$e selftest >out4 && grep -q '^ok .*golden 0' out4 || return 1
     done
     # without golden vectors levels are compared with each other

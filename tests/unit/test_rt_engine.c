@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The runtime on a plan written by hand; expected values are computed here in another way than the
  * kernels do. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -483,6 +484,12 @@ static void test_refused(void **state)
     REFUSED(p.kernels[0].isa_mask = 32)
     REFUSED(p.goldens[0].symbols = 1)
     REFUSED(p.goldens[0].outputs = 1)
+    REFUSED(p.goldens[0].n_rows = 4)
+    REFUSED(p.goldens[0].n_rows = 6)
+    REFUSED(p.golden_outputs[1].input = 0)
+    REFUSED(p.golden_outputs[1].input = 9)
+    REFUSED(p.golden_outputs[1].tolerance = -1)
+    REFUSED(p.golden_outputs[1].tolerance = NAN)
     REFUSED(p.golden_outputs[1].step = 0)
     REFUSED(p.golden_outputs[1].n_values = 2)
     REFUSED(p.golden_outputs[1].values = TP_ROWS)

@@ -225,9 +225,10 @@ static void tp_init(struct test_plan *p)
     p->h.goldens = TP_TABLE(goldens), p->h.golden_outputs = TP_TABLE(golden_outputs);
     p->h.pool_i64 = TP_TABLE(pool_i64), p->h.pool_f64 = TP_TABLE(pool_f64);
     p->pool_i64[0] = 1;
-    p->goldens[0] = (struct infr_golden){.seed = 7, .tolerance = 1e-6};
-    p->golden_outputs[1] =
-        (struct infr_golden_output){.elems = 1, .step = 1, .values = 0, .n_values = 1, .scale = 1};
+    p->goldens[0] = (struct infr_golden){.seed = 7, .n_rows = 5};
+    for (int i = 0; i < 5; i++) p->golden_outputs[i].tolerance = 1e-6, p->golden_outputs[i].input = INFR_NONE;
+    struct infr_golden_output *one = &p->golden_outputs[1];
+    one->elems = one->step = one->n_values = 1, one->scale = 1;
 }
 
 static infr_kernel_fn *const tp_table[TP_KERNELS * INFR_ISA_COUNT] = {
