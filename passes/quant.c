@@ -44,7 +44,7 @@ static struct ir_value *make_part(struct quant *z, const struct ir_const *c, enu
                                   enum dtype dtype, int rank, const int64_t *dims)
 {
     struct ir_module *m = z->m;
-    static const char *const suffix[] = {"q", "scale", "min"};
+    static const char *const suffix[] = {[IR_PART_Q] = "q", [IR_PART_SCALE] = "scale", [IR_PART_MIN] = "min", [IR_PART_BLOCKS] = "blocks"};
     struct ir_const_part *p = ARENA_NEW(&m->arena, struct ir_const_part);
     *p = (struct ir_const_part){.from = c, .part = part, .nibbles = nibbles, .zero = zero};
     size_t bytes = dtype_bytes(dtype);
