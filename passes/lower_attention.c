@@ -17,6 +17,7 @@
 
 #include "ir/smallfloat.h"
 #include "passes/lower.h"
+#include "passes/lower_attention.h"
 
 #define MAX_PARTS 64
 
@@ -259,28 +260,42 @@ static bool add_parts(struct attention *a)
 }
 
 /* Elements of a block of operand i, a cache with scales in operand `scale`; 0 of floats, -1 when sizes are not known. */
-static int64_t block_of(const struct attention *a, int i, int scale)
+static int64_t block_of(const struct ir_op *op, int i, int scale)
 {
-    const struct ir_type *t = &ir_operand(a->op, i)->type;
+    const struct ir_type *t = &ir_operand(op, i)->type;
     if (dtype_is_float(t->dtype)) return 0;
-    const struct dim *blocks = ir_operand(a->op, scale)->type.dims[3], *width = t->dims[3];
+    const struct dim *blocks = ir_operand(op, scale)->type.dims[3], *width = t->dims[3];
     if (!dim_is_const(blocks) || !dim_is_const(width)) return -1;
     return width->value / blocks->value * (t->dtype == DT_U8 ? 2 : 1);
 }
 
-static bool attention_shape(struct attention *a)
+bool attention_shape_of(const struct ir_op *op, struct attention_shape *s)
 {
-    const struct ir_type *qt = &ir_operand(a->op, 0)->type, *kt = &ir_operand(a->op, 1)->type, *ot = &a->op->results[0].type;
+    const struct ir_type *qt = &ir_operand(op, 0)->type, *kt = &ir_operand(op, 1)->type, *vt = &ir_operand(op, 2)->type, *ot = &op->results[0].type;
     const struct dim *fixed[] = {qt->dims[1], qt->dims[2], kt->dims[1], kt->dims[2], kt->dims[3], ot->dims[2]};
     for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
         if (!dim_is_const(fixed[i])) return false;
-    if (kt->dtype != ir_operand(a->op, 2)->type.dtype && (!dtype_is_float(kt->dtype) || !dtype_is_float(ir_operand(a->op, 2)->type.dtype))) return false;
-    a->page = kt->dims[1]->value, a->heads = (int)(qt->dims[1]->value / kt->dims[2]->value);
-    a->d = qt->dims[2]->value, a->dv = ot->dims[2]->value;
-    a->nibbles = kt->dtype == DT_U8;
-    a->k_block = block_of(a, 1, 6), a->v_block = block_of(a, 2, 7);
-    if (a->k_block < 0 || a->v_block < 0 || !add_parts(a)) return false;
-    return (a->page & (a->page - 1)) == 0 && a->page <= 256 && a->heads >= 1 && a->heads <= 128;
+    if (kt->dtype != vt->dtype && (!dtype_is_float(kt->dtype) || !dtype_is_float(vt->dtype))) return false;
+    s->page = kt->dims[1]->value, s->heads = (int)(qt->dims[1]->value / kt->dims[2]->value);
+    s->d = qt->dims[2]->value, s->dv = ot->dims[2]->value;
+    s->nibbles = kt->dtype == DT_U8;
+    s->k_block = block_of(op, 1, 6), s->v_block = block_of(op, 2, 7);
+    if (s->k_block < 0 || s->v_block < 0) return false;
+    return (s->page & (s->page - 1)) == 0 && s->page <= 256 && s->heads >= 1 && s->heads <= 128;
+}
+
+void attention_layout(struct lower_ctx *l, int k, int k_scale)
+{
+    if (!read_as_v(l, ir_operand(l->group, k))) transpose_view(l, k);
+    if (k_scale >= 0 && !read_as_v(l, ir_operand(l->group, k_scale))) transpose_view(l, k_scale);
+}
+
+static bool attention_shape(struct attention *a)
+{
+    struct attention_shape s;
+    if (!attention_shape_of(a->op, &s)) return false;
+    a->page = s.page, a->d = s.d, a->dv = s.dv, a->heads = s.heads, a->nibbles = s.nibbles, a->k_block = s.k_block, a->v_block = s.v_block;
+    return add_parts(a);
 }
 
 enum lower_result lower_attention(struct lower_ctx *l)
@@ -295,8 +310,7 @@ enum lower_result lower_attention(struct lower_ctx *l)
     struct expr_ctx *e = &l->e;
     struct lp_builder *b = &e->b;
     const struct ir_type *qt = &ir_operand(op, 0)->type, *kt = &ir_operand(op, 1)->type;
-    if (!read_as_v(l, ir_operand(l->group, a.k))) transpose_view(l, a.k);
-    if (a.k_block && !read_as_v(l, ir_operand(l->group, a.k_scale))) transpose_view(l, a.k_scale);
+    attention_layout(l, a.k, a.k_block ? a.k_scale : -1);
     int64_t p_dims[] = {a.heads, a.page};
     a.p_buf = lp_add_stack(l->k, "weights", DT_F32, 2, p_dims);
     const struct dim *axes[2] = {qt->dims[0], kt->dims[2]};
