@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/io.h"
+
 #define SPEED (LM_BENCH | LM_PROFILE)
 #define ANY \
     (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_TOKENIZE | LM_DETOKENIZE | LM_EMBED | SPEED | \
@@ -143,6 +145,8 @@ static const struct option_row {
     {"--isa", "LEVEL", ISA, RUNS, 0, 0, 0, 0, "v2, v3, v4, vnni or amx [the highest possible]"},
     {"--device", "DEVICE", TEXT, RUNS, AT(engine_options.device), 0, 0, 0,
      "cuda, cpu or auto: a GPU where engine and machine have one of a kind [auto]"},
+    {"--config", "FILE", TEXT, LM_SERVE, AT(config), 0, 0, 0,
+     "options, one a line as NAME = VALUE, or NAME; those of the command line come after them"},
     {"--listen", "ADDRESS", LIST, LM_SERVE, AT(listen), 0, 0, 0,
      "127.0.0.1:8080, [::1]:8080, localhost:8080 or unix:PATH; may be repeated [127.0.0.1:8080]"},
     {"--model-name", "NAME", TEXT, LM_SERVE, AT(model_name), 0, 0, 0,
@@ -372,7 +376,86 @@ int lm_cli_set(struct lm_cli *c, const char *name, const char *value)
     return INFR_OK;
 }
 
-int lm_cli_run(const struct lm_command *cmd, int argc, char **argv)
+/* ---- files of options ---- */
+
+struct config {
+    char **argv; /* the command, the file's options, the rest of the command line */
+    int argc;
+    struct rt_bytes text;
+    char *words;
+};
+
+static void config_deinit(struct config *f)
+{
+    free(f->argv);
+    free(f->words);
+    free(f->text.data);
+}
+
+/* "NAME = VALUE" as "--NAME=VALUE" into *out, which has room; NULL: an empty line. */
+static char *take_option(char *line, char *end, char **out)
+{
+    char *word = *out;
+    while (line < end && strchr(" \t\r", *line)) line++;
+    while (end > line && strchr(" \t\r", end[-1])) end--;
+    if (line == end || *line == '#') return NULL;
+    char *equals = memchr(line, '=', (size_t)(end - line)), *stop = equals ? equals : end;
+    while (stop > line && strchr(" \t", stop[-1])) stop--;
+    *out += sprintf(*out, "--%.*s", (int)(stop - line), line);
+    if (equals) {
+        for (equals++; equals < end && strchr(" \t", *equals);) equals++;
+        *out += sprintf(*out, "=%.*s", (int)(end - equals), equals);
+    }
+    ++*out;
+    return word;
+}
+
+static int read_config(const char *path, unsigned command, struct config *f)
+{
+    struct infr_status st;
+    const char *value;
+    if (rt_file_read(path, &f->text, &st)) return cli_error(&st);
+    char *text = (char *)f->text.data, *end = text + f->text.n, *out;
+    size_t lines = 1;
+    for (char *p = text; p < end; p++) lines += *p == '\n';
+    f->argv = calloc(lines + (size_t)f->argc + 1, sizeof *f->argv);
+    f->words = out = malloc(f->text.n + 5 * lines + 8);
+    if (!f->argv || !f->words) return cli_usage("no memory for the options"), INFR_ENVIRONMENT;
+    if (memchr(text, 0, f->text.n)) return cli_usage("%s is not a text", path);
+    unsigned number = 0;
+    for (f->argc = 2; text < end;) {
+        char *stop = memchr(text, '\n', (size_t)(end - text));
+        if (!stop) stop = end;
+        number++;
+        char *word = take_option(text, stop, &out);
+        const struct option_row *o = word ? find(word, command, &value) : NULL;
+        if (word && (!o || !strcmp(o->name, "--config") || (o->argument && !value)))
+            return cli_usage("%s, line %u: '%s' is no option with a value", path, number, word + 2);
+        if (word) f->argv[f->argc++] = word;
+        text = stop < end ? stop + 1 : end;
+    }
+    return INFR_OK;
+}
+
+/* The command line with the options of --config in front of its own. */
+static int expand(const struct lm_command *cmd, int argc, char **argv, struct config *f)
+{
+    const char *path = NULL, *value;
+    for (int i = 2; i < argc && strcmp(argv[i], "--"); i++) {
+        const struct option_row *o = find(argv[i], cmd->bit, &value);
+        if (o && !strcmp(o->name, "--config")) path = value ? value : i + 1 < argc ? argv[i + 1] : "";
+        if (o && o->argument && !value) i++;
+    }
+    f->argc = argc, f->argv = NULL;
+    if (!path) return INFR_OK;
+    int code = read_config(path, cmd->bit, f);
+    if (code) return code;
+    f->argv[0] = argv[0], f->argv[1] = argv[1];
+    for (int i = 2; i < argc; i++) f->argv[f->argc++] = argv[i];
+    return INFR_OK;
+}
+
+static int run(const struct lm_command *cmd, int argc, char **argv)
 {
     struct lm_cli c = {.program = argv[0], .command = cmd->name, .bit = cmd->bit};
     c.chunk = 512, c.choices = 1, c.logprobs = -1, c.keep = -1, c.predict = -1;
@@ -388,5 +471,14 @@ int lm_cli_run(const struct lm_command *cmd, int argc, char **argv)
     int code = parse(&c, cmd, argc, argv);
     if (code < 0) code = cmd->run(&c);
     free(c.memory);
+    return code;
+}
+
+int lm_cli_run(const struct lm_command *cmd, int argc, char **argv)
+{
+    struct config f = {0};
+    int code = expand(cmd, argc, argv, &f);
+    if (!code) code = run(cmd, f.argv ? f.argc : argc, f.argv ? f.argv : argv);
+    config_deinit(&f);
     return code;
 }

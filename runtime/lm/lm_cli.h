@@ -29,7 +29,7 @@ struct lm_cli {
     enum lm_on_full on_full;
     struct lm_sampling sampling;
     /* of serve */
-    const char *model_name, *log_file, *api_key_file, *template_file, *reasoning, *reasoning_format;
+    const char *model_name, *log_file, *api_key_file, *template_file, *reasoning, *reasoning_format, *config;
     bool any_model, prefill, verbose;
     int64_t parallel, queue, max_body;
     double timeout_s, drain_s, stretch;

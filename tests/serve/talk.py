@@ -273,6 +273,31 @@ def keys_have_limits():
 
 
 @test
+def options_from_a_file():
+    import subprocess
+
+    def write(text):
+        with open("serve.conf", "w") as f:
+            f.write(text)
+
+    write("# a server\n\nmodel-name = a b\n  parallel=3\nany-model\ndisable = /version\n-broken")
+    said = subprocess.run([f"./{ENGINE}", "serve", "--config", "serve.conf"], capture_output=True, text=True, check=False)
+    assert said.returncode == 2 and "serve.conf, line 7" in said.stderr, said
+    for bad in ("parallel = x\n", "parallel\n", "any-model = 1\n", "config = serve.conf\n"):
+        write(bad)
+        assert subprocess.run([f"./{ENGINE}", "serve", "--config=serve.conf"], capture_output=True, check=False).returncode == 2, bad
+    write("# a server\n\nmodel-name = a b\n  parallel=3\nany-model\ndisable = /version")
+    e = Server(ENGINE, "--config", "serve.conf", "--parallel", "2", "--disable=/slots", name="talk-config")
+    try:
+        p = e.get("/props")
+        assert p["model_alias"] == "a b" and p["total_slots"] == 2  # the command line comes after the file
+        assert e.request("GET", "/version")[0] == 501 and e.request("GET", "/slots")[0] == 501
+        assert e.post("/v1/completions", {"prompt": "a", "max_tokens": 1, "model": "any"})
+    finally:
+        assert e.stop() == 0
+
+
+@test
 def pages_of_other_origins():
     e = Server(ENGINE, "--cors-origins", "localhost", "--cors-origins", "https://page.example", "--disable", "/metrics", name="talk-cors")
     try:
