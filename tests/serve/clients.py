@@ -187,6 +187,33 @@ def anthropic_messages():
 
 
 @test
+def anthropic_tools():
+    schema = {"type": "object", "properties": {"city": {"enum": ["Rome"]}}, "required": ["city"], "additionalProperties": False}
+    args = {"model": "chat.gguf", "messages": HI[1:], "max_tokens": 200, "tools": [{"name": "weather", "input_schema": schema}],
+            "tool_choice": {"type": "tool", "name": "weather"}, "extra_body": {"temperature": 0}}
+    r = A.messages.create(**args)
+    if r.stop_reason == "tool_use":
+        assert r.content[0].name == "weather" and r.content[0].input == {"city": "Rome"}
+    with A.messages.stream(**args) as stream:
+        final = stream.get_final_message()
+    assert [(b.type, b.name) for b in final.content] == [("tool_use", "weather")] and final.stop_reason == r.stop_reason
+    history = [*HI[1:], {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "weather", "input": {"city": "Rome"}}]},
+               {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "sun"}]}]
+    again = A.messages.create(model="chat.gguf", messages=history, max_tokens=3, tools=args["tools"])
+    assert again.usage.input_tokens > r.usage.input_tokens
+
+
+@test
+def openai_responses_tools():
+    tool = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}, "strict": True}
+    r = O.responses.create(model="chat.gguf", input="a", tools=[tool], tool_choice="required", max_output_tokens=100, temperature=0)
+    assert r.output[0].type == "function_call" and r.output[0].name == "weather"
+    with O.responses.stream(model="chat.gguf", input="a", tools=[tool], tool_choice="required", max_output_tokens=100, temperature=0) as stream:
+        kinds = [e.type for e in stream]
+    assert "response.function_call_arguments.delta" in kinds
+
+
+@test
 def prometheus_reads_metrics():
     text = S.request("GET", "/metrics")[2].decode()
     families = {f.name: f for f in prometheus_client.parser.text_string_to_metric_families(text)}

@@ -324,6 +324,32 @@ def a_template_without_tools_gets_them_as_text():
         assert e.stop() == 0
 
 
+# Names that other servers take. What is given here cannot be honoured by accident: the reply is a 400 that names the field.
+FOREIGN = """lora_path adapter_id lora_request adapter lora_adapter bad_words allowed_token_ids use_beam_search length_penalty truncate_prompt_tokens
+spaces_between_special_tokens documents chat_template kv_transfer_params vllm_xargs repetition_min_count return_token_ids return_tokens_as_token_ids
+request_id samplers dynatemp_range dynatemp_exponent n_discard n_indent min_keep n_cache_reuse id_slot n_cmpl t_max_predict_ms reasoning_control
+parse_tool_calls adaptive_target repetition_ngram_size logprob_start_len no_stop_trim decoder_input_details ebnf frequency_bias audio modalities
+prediction web_search_options store service_tier verbosity function_call functions""".split()
+OURS = """n stop stop_token_ids include_stop_str_in_output seed top_k top_p min_p typical_p temperature repetition_penalty repeat_penalty repeat_last_n
+presence_penalty frequency_penalty dry_multiplier dry_base dry_allowed_length dry_penalty_last_n dry_sequence_breakers xtc_probability xtc_threshold
+mirostat mirostat_tau mirostat_eta top_n_sigma ignore_eos min_tokens logit_bias logprobs top_logprobs prompt_logprobs response_format json_schema grammar
+guided_json guided_regex guided_choice guided_grammar structured_outputs tools tool_choice parallel_tool_calls stream_options chat_template_kwargs
+continue_final_message add_generation_prompt cache_salt priority timeout max_tokens max_completion_tokens n_predict n_keep cache_prompt
+reasoning_effort reasoning_format thinking_budget_tokens timings_per_token return_progress verbose skip_special_tokens user""".split()
+
+
+@test
+def every_name_is_honoured_or_named():
+    chat = "/v1/chat/completions"
+    for name in FOREIGN:
+        e = Q.post(chat, {"messages": HI, "max_tokens": 1, name: {"not": ["this"]}}, 400)["error"]
+        assert e["param"] == name and name in e["message"], e
+    for name in OURS:  # known: a value of no type that it could have is refused by its own rule
+        e = Q.post(chat, {"messages": HI, "max_tokens": 1, name: [[[{}]]]}, 400)["error"]
+        assert name in e["param"] and "does not support the field" not in e["message"], (name, e)
+        Q.post(chat, {"messages": HI, "max_tokens": 1, name: None})
+
+
 @test
 def goodbye():
     assert Q.stop() == 0 and P.stop() == 0
