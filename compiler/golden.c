@@ -173,7 +173,7 @@ static bool try_size(struct ir_module *m, int n_threads, const int64_t *syms, st
         g->outputs = ARENA_ARRAY(&m->arena, struct golden_output, n + n_states);
         g->n_rows = (uint32_t)(n + n_states);
         for (int i = 0; i < n + n_states; i++) {
-            g->outputs[i] = keep(m, &out[i], i < n ? GOLDEN_VALUES : GOLDEN_STATE_VALUES);
+            g->outputs[i] = keep(m, &out[i], i >= n ? GOLDEN_STATE_VALUES : n_states ? GOLDEN_LOGITS : GOLDEN_VALUES);
             if (i < n && (out[i].dtype == DT_F16 || out[i].dtype == DT_BF16)) g->tolerance = GOLDEN_TOLERANCE_F16;
         }
         for (int i = 0; i < n; i++) g->outputs[i].tolerance = g->tolerance;

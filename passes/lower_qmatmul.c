@@ -307,11 +307,15 @@ static void emit_many(struct qmm *t, struct lp_value *lo, struct lp_value *hi, s
     emit_columns(t, loop->regions[0]->args[0], t->mr, NULL, panel, t->nr, true);
     expr_for_end(e, loop, NULL);
     struct branch some = branch_begin(e, lp_binary(b, LP_OP_GT, rest, e->zero));
-    struct branch half = branch_begin(e, lp_binary(b, LP_OP_LE, rest, lp_index(b, t->mr / 2)));
-    emit_columns(t, full, t->mr / 2, rest, panel, t->nr, true);
-    branch_else(e, &half);
-    emit_columns(t, full, t->mr, rest, panel, t->nr, true);
-    branch_end(e, &half);
+    if (t->l->level->n_vector_regs >= 32) {
+        struct branch half = branch_begin(e, lp_binary(b, LP_OP_LE, rest, lp_index(b, t->mr / 2)));
+        emit_columns(t, full, t->mr / 2, rest, panel, t->nr, true);
+        branch_else(e, &half);
+        emit_columns(t, full, t->mr, rest, panel, t->nr, true);
+        branch_end(e, &half);
+    } else { /* code for old processors: small rather than best for every count */
+        emit_columns(t, full, t->mr, rest, panel, t->nr, true);
+    }
     branch_else(e, &some);
     branch_end(e, &some);
 }
