@@ -12,7 +12,7 @@
 #define GOLDEN_VALUES 2048 /* of an output at most */
 #define GOLDEN_STATES 2         /* caches: values of two layers */
 #define GOLDEN_STATE_VALUES 256 /* of each */
-#define GOLDEN_LOGITS 1024      /* beside them: engines of language models have a limit to their size */
+#define GOLDEN_LOGITS 512       /* beside them: engines of language models have a limit to their size */
 #define GOLDEN_TOLERANCE_F32 1e-3
 #define GOLDEN_TOLERANCE_F16 5e-2
 #define GOLDEN_TOLERANCE_I12 2e-1       /* logits of --act=i12 */

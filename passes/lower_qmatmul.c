@@ -160,7 +160,7 @@ static struct lp_value *words_group(struct qmm *t, const struct tile *x, struct 
     struct lp_builder *b = &e->b;
     struct lp_value *acc = lp_const_i(b, lp_tile(DT_I32, x->rows, x->nr), 0);
     int pairs = t->d.group / 2;
-    int each = pairs % PAIR_UNROLL ? 1 : PAIR_UNROLL;
+    int each = pairs % PAIR_UNROLL ? 1 : t->l->level->n_vector_regs >= 32 ? PAIR_UNROLL : PAIR_UNROLL / 2;
     struct lp_value *first = lp_binary(b, LP_OP_MUL, g, lp_index(b, pairs));
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, first, lp_binary(b, LP_OP_ADD, first, lp_index(b, pairs)), each, 1, &acc);
     acc = loop->regions[0]->args[1];
@@ -287,11 +287,15 @@ static void emit_few(struct qmm *t, struct lp_value *row, struct lp_value *count
     struct branch one = branch_begin(e, lp_binary(b, LP_OP_EQ, count, e->one));
     emit_columns(t, row, 1, NULL, panel, direct_nr(t, 1), false);
     branch_else(e, &one);
-    struct branch two = branch_begin(e, lp_binary(b, LP_OP_EQ, count, lp_index(b, 2)));
-    emit_columns(t, row, 2, NULL, panel, direct_nr(t, 2), false);
-    branch_else(e, &two);
-    emit_columns(t, row, MAX_DIRECT, count, panel, direct_nr(t, MAX_DIRECT), false);
-    branch_end(e, &two);
+    if (t->l->level->n_vector_regs >= 32) {
+        struct branch two = branch_begin(e, lp_binary(b, LP_OP_EQ, count, lp_index(b, 2)));
+        emit_columns(t, row, 2, NULL, panel, direct_nr(t, 2), false);
+        branch_else(e, &two);
+        emit_columns(t, row, MAX_DIRECT, count, panel, direct_nr(t, MAX_DIRECT), false);
+        branch_end(e, &two);
+    } else { /* as in emit_many */
+        emit_columns(t, row, MAX_DIRECT, count, panel, direct_nr(t, MAX_DIRECT), false);
+    }
     branch_end(e, &one);
 }
 
