@@ -195,7 +195,7 @@ static bool widen(struct sums *s, struct ir_op *op)
     struct ir_op *wide = ir_build(&b, op->code, op->n_operands, at, op->n_attrs, op->attrs, 1);
     struct ir_value *r = wide ? ir_build_cast(&b, &wide->results[0], DT_F32) : NULL;
     if (!r) return false;
-    if (sums_up(op->code)) vec_push(&s->m->arena, &s->m->wide_sums, op->loc);
+    if (sums_up(op->code)) vec_push(&s->m->arena, &s->m->wide_sums, op->loc ? op->loc : ir_loc_make(s->m, ir_op_name(op->code)));
     map_put(&s->wide, &r->id, sizeof r->id, &wide->results[0]);
     ir_value_replace_uses(&op->results[0], r);
     ir_op_erase(op);

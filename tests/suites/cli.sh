@@ -45,6 +45,22 @@ t_run missing-value 2 "$INFC" build "$tiny" --target && t_grep missing-value "ne
 t_run two-models 2 "$INFC" build "$tiny" "$tiny" && t_ok two-models
 t_run unknown-target 2 "$INFC" build "$tiny" -o e --target=sparc && t_grep unknown-target "unknown target 'sparc'" err && t_ok unknown-target
 t_run unknown-pass 2 "$INFC" build "$tiny" -o e --stop-after=nosuch && t_grep unknown-pass "unknown pass 'nosuch'" err && t_ok unknown-pass
+t_run unknown-acc 2 "$INFC" build "$tiny" -o e --acc=f16 && t_grep unknown-acc 'there are auto and f32' err && t_ok unknown-acc
+cat >log.ir <<'END'
+model "log" {
+  func @main(%x: f32[3, 9]) -> (y: f32[3]) {
+    %s = reduce_sum %x axes=[1]
+    %p = mul %s, %s
+    %y = log %p
+    return %y
+  }
+}
+END
+acc_in_report() {
+    "$INFC" build log.ir -o log --report=auto.txt && "$INFC" build log.ir -o log --acc=f32 --report=f32.txt || return 1
+    [ "$(grep -c '^sum in f64, a logarithm follows' auto.txt)" = 1 ] && ! grep 'sum in f64' f32.txt
+}
+t_check acc-in-report acc_in_report
 t_run explain 0 "$INFC" explain E203 && t_grep explain '^E203: ' out && t_ok explain
 t_run explain-unknown 2 "$INFC" explain E999 && t_ok explain-unknown
 
