@@ -263,7 +263,8 @@ static void clear_aux(struct lp_block *b)
 static void print_signature(struct printer *p, const char *symbol, int threads)
 {
     struct lp_kernel *k = p->k;
-    strbuf_printf(p->out, "extern \"C\" __global__ void __launch_bounds__(%d) %s(", threads, symbol);
+    /* Tiles live in registers: told of 1 CTA the compiler may use all of them; else NVRTC 13.5 spills to fit more CTAs. */
+    strbuf_printf(p->out, "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(", threads, k->cta_threads ? ", 1" : "", symbol);
     for (int i = 0; i < k->n_arg_bufs; i++) {
         const struct lp_buf *b = &k->bufs.v[i];
         strbuf_printf(p->out, "%s%s *__restrict__ b%d, ", b->writable ? "" : "const ", pr_mem_type(b->dtype), i);
