@@ -76,8 +76,8 @@ struct api_choice {
     double prompt_began, first_token, last_token; /* clock of events */
     uint32_t n_tokens;
     struct api_answer answer;
-    int32_t block;  /* what a stream is in the middle of: the endpoint's */
-    uint32_t blocks; /* that were begun */
+    int32_t part;   /* what a stream is in the middle of: enum api_part */
+    uint32_t parts; /* that were begun */
     bool new_line; /* of a stream: there was one */
     bool begun, ended;
 };
@@ -89,6 +89,9 @@ struct api_prompt {
     size_t n_text;
 };
 
+/* Of an answer; the call i is API_CALL + i. */
+enum api_part { API_NO_PART, API_REASONING, API_CONTENT, API_CALL };
+
 /* How an endpoint writes. All but `whole` are called for streams only; NULL: nothing to write. */
 struct api_kind {
     enum api_endpoint endpoint;
@@ -98,6 +101,9 @@ struct api_kind {
                   const struct lm_logprob *top, const char *text);
     void (*choice_end)(struct api_call *a, struct api_choice *x);
     void (*progress)(struct api_call *a, struct api_choice *x, const struct work_event *e);
+    /* for api_answer_event and api_answer_end: */
+    void (*be_in)(struct api_call *a, struct api_choice *x, int32_t part); /* x->part is another */
+    void (*delta)(struct api_call *a, struct api_choice *x, const char *text, size_t n); /* of it */
     void (*end)(struct api_call *a);
     void (*whole)(struct api_call *a);
 };
@@ -176,6 +182,11 @@ void api_answer_finish(struct api_call *a, struct api_choice *x);
 /* All of it from the events that were kept. */
 void api_answer_whole(struct api_call *a, struct api_choice *x);
 void api_answer_deinit(struct api_answer *w);
+/* A kind's `event` where a stream tells the answer part by part. */
+void api_answer_event(struct api_call *a, struct api_choice *x, const struct work_event *e,
+                      const struct lm_logprob *top, const char *text);
+/* Its end, but for that of the last part; there is one, if only an empty one. */
+void api_answer_end(struct api_call *a, struct api_choice *x);
 /* The end's name: calls, a stop, or a limit. */
 bool api_answer_calls(const struct api_choice *x);
 /* call_..., as far as it fits. */
@@ -197,6 +208,8 @@ void api_start(struct api_call *a);
 __attribute__((format(printf, 4, 5))) void api_refuse(struct api_call *a, int status,
                                                       const char *param, const char *format, ...);
 void api_destroy(struct api_call *a);
+/* Replies with the count of the prompt's tokens and forgets the call; object may be NULL. */
+void api_reply_tokens(struct api_call *a, const char *object);
 /* The worker has something for this job. */
 void api_on_work(struct work_job *j);
 /* The same, of an embedding (api_embed.c). */

@@ -85,6 +85,54 @@ void api_answer_whole(struct api_call *a, struct api_choice *x)
     api_answer_finish(a, x);
 }
 
+/* ---- streams ---- */
+
+static void be_in(struct api_call *a, struct api_choice *x, int32_t part)
+{
+    if (a->c && x->part != part) a->kind->be_in(a, x, part);
+}
+
+static void send_text(struct api_call *a, struct api_choice *x, int32_t part,
+                      const struct work_bytes *text, size_t *sent)
+{
+    size_t from = *sent;
+    if (from >= text->n) return;
+    be_in(a, x, part);
+    if (!a->c) return;
+    *sent = text->n;
+    a->kind->delta(a, x, text->p + from, text->n - from);
+}
+
+static void send_new(struct api_call *a, struct api_choice *x)
+{
+    struct api_answer *w = &x->answer;
+    send_text(a, x, API_REASONING, &w->reasoning, &w->reasoning_sent);
+    send_text(a, x, API_CONTENT, &w->content, &w->content_sent);
+    for (uint32_t i = 0; i < w->n_calls; i++) {
+        struct api_answer_call *c = &w->calls[i];
+        if (!c->told) be_in(a, x, API_CALL + (int32_t)i);
+        c->told = true;
+        send_text(a, x, API_CALL + (int32_t)i, &c->arguments, &c->sent);
+    }
+}
+
+void api_answer_event(struct api_call *a, struct api_choice *x, const struct work_event *e,
+                      const struct lm_logprob *top, const char *text)
+{
+    (void)top;
+    if (!api_answer_push(a, x, text, e->n_text)) x->work.no_memory = true;
+    send_new(a, x);
+}
+
+void api_answer_end(struct api_call *a, struct api_choice *x)
+{
+    api_answer_finish(a, x);
+    send_new(a, x);
+    if (!x->parts) be_in(a, x, API_CONTENT);
+}
+
+/* ---- what is said of an answer ---- */
+
 void api_answer_deinit(struct api_answer *w)
 {
     tool_parser_destroy(w->parser);

@@ -40,6 +40,18 @@ void api_refuse(struct api_call *a, int status, const char *param, const char *f
     api_destroy(a);
 }
 
+void api_reply_tokens(struct api_call *a, const char *object)
+{
+    struct http_conn *c = a->c;
+    struct json *j = server_json(a->s);
+    json_open(j, NULL, '{');
+    if (object) json_string(j, "object", object);
+    json_int(j, "input_tokens", a->prompts[0].n);
+    json_close(j, '}');
+    api_destroy(a);
+    server_reply_json(c, 200);
+}
+
 struct api_call *api_begin(struct server *s, struct http_conn *c, const struct api_kind *kind)
 {
     struct jinja_value body;

@@ -90,8 +90,6 @@ static void json_message(struct api_call *a, struct json *j, const char *key)
 
 /* ---- streams ---- */
 
-enum { NO_BLOCK, THINKING, TEXT, CALL /* and its number */ };
-
 static struct json *open_event(struct api_call *a, const char *type)
 {
     struct json *j = server_json(a->s);
@@ -103,7 +101,7 @@ static struct json *open_event(struct api_call *a, const char *type)
 static struct json *open_delta(struct api_call *a, const struct api_choice *x, const char *type)
 {
     struct json *j = open_event(a, "content_block_delta");
-    json_int(j, "index", x->blocks - 1);
+    json_int(j, "index", x->parts - 1);
     json_open(j, "delta", '{');
     json_string(j, "type", type);
     return j;
@@ -126,76 +124,47 @@ static void begin(struct api_call *a)
 
 static void end_block(struct api_call *a, struct api_choice *x)
 {
-    if (x->block == NO_BLOCK || !a->c) return;
-    if (x->block == THINKING) {
+    if (x->part == API_NO_PART || !a->c) return;
+    if (x->part == API_REASONING) {
         struct json *j = open_delta(a, x, "signature_delta");
         json_string(j, "signature", "");
         close_delta(a, j);
     }
-    x->block = NO_BLOCK;
+    x->part = API_NO_PART;
     if (!a->c) return;
     struct json *j = open_event(a, "content_block_stop");
-    json_int(j, "index", x->blocks - 1);
+    json_int(j, "index", x->parts - 1);
     json_close(j, '}');
     api_send(a, "content_block_stop");
 }
 
-static void be_in(struct api_call *a, struct api_choice *x, int32_t block)
+static void be_in(struct api_call *a, struct api_choice *x, int32_t part)
 {
-    if (x->block == block) return;
     end_block(a, x);
     if (!a->c) return;
-    x->block = block;
+    x->part = part;
     struct json *j = open_event(a, "content_block_start");
-    json_int(j, "index", x->blocks++);
-    if (block == THINKING) json_block(j, "content_block", "thinking", "thinking", NULL);
-    else if (block == TEXT) json_block(j, "content_block", "text", "text", NULL);
-    else json_call(a, j, "content_block", x, (uint32_t)(block - CALL), false);
+    json_int(j, "index", x->parts++);
+    if (part == API_REASONING) json_block(j, "content_block", "thinking", "thinking", NULL);
+    else if (part == API_CONTENT) json_block(j, "content_block", "text", "text", NULL);
+    else json_call(a, j, "content_block", x, (uint32_t)(part - API_CALL), false);
     json_close(j, '}');
     api_send(a, "content_block_start");
 }
 
-static void send_text(struct api_call *a, struct api_choice *x, int32_t block,
-                      const struct work_bytes *text, size_t *sent)
+static void delta(struct api_call *a, struct api_choice *x, const char *text, size_t n)
 {
-    if (*sent >= text->n) return;
-    be_in(a, x, block);
-    if (!a->c) return;
-    const char *type = block == THINKING ? "thinking_delta" : block == TEXT ? "text_delta" : "input_json_delta";
+    int32_t part = x->part;
+    const char *type = part == API_REASONING ? "thinking_delta" : part == API_CONTENT ? "text_delta" : "input_json_delta";
     struct json *j = open_delta(a, x, type);
-    lm_json_text(j, block == THINKING ? "thinking" : block == TEXT ? "text" : "partial_json",
-                 text->p + *sent, text->n - *sent);
-    *sent = text->n;
+    lm_json_text(j, part == API_REASONING ? "thinking" : part == API_CONTENT ? "text" : "partial_json", text, n);
     close_delta(a, j);
-}
-
-static void send_new(struct api_call *a, struct api_choice *x)
-{
-    struct api_answer *w = &x->answer;
-    send_text(a, x, THINKING, &w->reasoning, &w->reasoning_sent);
-    if (a->c) send_text(a, x, TEXT, &w->content, &w->content_sent);
-    for (uint32_t i = 0; a->c && i < w->n_calls; i++) {
-        struct api_answer_call *c = &w->calls[i];
-        if (!c->told) be_in(a, x, CALL + (int32_t)i);
-        c->told = true;
-        if (a->c) send_text(a, x, CALL + (int32_t)i, &c->arguments, &c->sent);
-    }
-}
-
-static void event(struct api_call *a, struct api_choice *x, const struct work_event *e,
-                  const struct lm_logprob *top, const char *text)
-{
-    (void)top;
-    if (!api_answer_push(a, x, text, e->n_text)) x->work.no_memory = true;
-    send_new(a, x);
 }
 
 static void end(struct api_call *a)
 {
     struct api_choice *x = &a->choices[0];
-    api_answer_finish(a, x);
-    send_new(a, x);
-    if (a->c && !x->blocks) be_in(a, x, TEXT); /* an empty answer is a text */
+    api_answer_end(a, x);
     end_block(a, x);
     if (!a->c) return;
     struct json *j = open_event(a, "message_delta");
@@ -220,7 +189,9 @@ static const struct api_kind messages = {.endpoint = API_MESSAGES,
                                          .id_prefix = "msg_",
                                          .object = "message",
                                          .begin = begin,
-                                         .event = event,
+                                         .event = api_answer_event,
+                                         .be_in = be_in,
+                                         .delta = delta,
                                          .end = end,
                                          .whole = whole};
 
@@ -244,11 +215,5 @@ void api_messages(struct server *s, struct http_conn *c)
 void api_count_tokens(struct server *s, struct http_conn *c)
 {
     struct api_call *a = make(s, c);
-    if (!a) return;
-    struct json *j = server_json(s);
-    json_open(j, NULL, '{');
-    json_int(j, "input_tokens", a->prompts[0].n);
-    json_close(j, '}');
-    api_destroy(a);
-    server_reply_json(c, 200);
+    if (a) api_reply_tokens(a, NULL);
 }

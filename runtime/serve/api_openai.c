@@ -604,13 +604,7 @@ static const struct api_kind chat = {.endpoint = API_CHAT,
 void api_chat_tokens(struct server *s, struct http_conn *c)
 {
     struct api_call *a = api_begin(s, c, &chat);
-    if (!a || !api_add_conversation(a, a->p.messages)) return;
-    struct json *j = server_json(s);
-    json_open(j, NULL, '{');
-    json_int(j, "input_tokens", a->prompts[0].n);
-    json_close(j, '}');
-    api_destroy(a);
-    server_reply_json(c, 200);
+    if (a && api_add_conversation(a, a->p.messages)) api_reply_tokens(a, NULL);
 }
 
 void api_chat(struct server *s, struct http_conn *c)

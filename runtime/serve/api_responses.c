@@ -10,14 +10,13 @@ static bool complete(const struct api_choice *x)
     return x->ended && !strcmp(api_finish(x), "stop");
 }
 
-/* Items of the output: reasoning, the message, calls. */
-enum { NO_ITEM, REASONING, MESSAGE, CALL /* and its number */ };
+/* Items of the output are the answer's parts: reasoning, the message, calls. */
 
 static void item_id(const struct api_call *a, int32_t item, char *out, size_t n)
 {
-    const char *kind = item == REASONING ? "rs" : item == MESSAGE ? "msg" : "fc";
-    if (item < CALL) snprintf(out, n, "%s_%s", kind, a->id + 5);
-    else snprintf(out, n, "%s_%s_%d", kind, a->id + 5, item - CALL);
+    const char *kind = item == API_REASONING ? "rs" : item == API_CONTENT ? "msg" : "fc";
+    if (item < API_CALL) snprintf(out, n, "%s_%s", kind, a->id + 5);
+    else snprintf(out, n, "%s_%s_%d", kind, a->id + 5, item - API_CALL);
 }
 
 static void json_bytes(struct json *j, const char *key, const struct work_bytes *b, bool whole)
@@ -35,10 +34,10 @@ static void json_part(struct json *j, const char *key, const struct api_choice *
                       bool whole)
 {
     json_open(j, key, '{');
-    json_string(j, "type", item == REASONING ? "reasoning_text" : "output_text");
-    json_bytes(j, "text", item == REASONING ? &x->answer.reasoning : &x->answer.content, whole);
-    if (item == MESSAGE) json_empty(j, "annotations");
-    if (item == MESSAGE) json_empty(j, "logprobs");
+    json_string(j, "type", item == API_REASONING ? "reasoning_text" : "output_text");
+    json_bytes(j, "text", item == API_REASONING ? &x->answer.reasoning : &x->answer.content, whole);
+    if (item == API_CONTENT) json_empty(j, "annotations");
+    if (item == API_CONTENT) json_empty(j, "logprobs");
     json_close(j, '}');
 }
 
@@ -50,16 +49,16 @@ static void json_item(struct api_call *a, struct json *j, const char *key, int32
     item_id(a, item, id, sizeof id);
     json_open(j, key, '{');
     json_string(j, "id", id);
-    json_string(j, "type", item == REASONING ? "reasoning" : item == MESSAGE ? "message" : "function_call");
+    json_string(j, "type", item == API_REASONING ? "reasoning" : item == API_CONTENT ? "message" : "function_call");
     json_string(j, "status", !whole ? "in_progress" : !x->ended || complete(x) ? "completed" : "incomplete");
-    if (item >= CALL) {
-        const struct api_answer_call *c = &x->answer.calls[item - CALL];
-        api_call_id(a, x, (uint32_t)(item - CALL), call, sizeof call);
+    if (item >= API_CALL) {
+        const struct api_answer_call *c = &x->answer.calls[item - API_CALL];
+        api_call_id(a, x, (uint32_t)(item - API_CALL), call, sizeof call);
         json_string(j, "call_id", call);
         json_bytes(j, "name", &c->name, true);
         json_bytes(j, "arguments", &c->arguments, whole);
     } else {
-        if (item == MESSAGE) json_string(j, "role", "assistant");
+        if (item == API_CONTENT) json_string(j, "role", "assistant");
         else json_empty(j, "summary");
         json_open(j, "content", '[');
         if (whole) json_part(j, NULL, x, item, true);
@@ -74,9 +73,9 @@ static void json_output(struct api_call *a, struct json *j)
     const struct api_answer *w = &x->answer;
     json_open(j, "output", '[');
     if (x->ended) {
-        if (w->reasoning.n) json_item(a, j, NULL, REASONING, true);
-        if (w->content.n || !w->n_calls) json_item(a, j, NULL, MESSAGE, true);
-        for (uint32_t i = 0; i < w->n_calls; i++) json_item(a, j, NULL, CALL + (int32_t)i, true);
+        if (w->reasoning.n) json_item(a, j, NULL, API_REASONING, true);
+        if (w->content.n || !w->n_calls) json_item(a, j, NULL, API_CONTENT, true);
+        for (uint32_t i = 0; i < w->n_calls; i++) json_item(a, j, NULL, API_CALL + (int32_t)i, true);
     }
     json_close(j, ']');
 }
@@ -176,18 +175,18 @@ static struct json *open_item_event(struct api_call *a, const char *type)
     const struct api_choice *x = &a->choices[0];
     struct json *j = open_event(a, type);
     char id[80];
-    item_id(a, x->block, id, sizeof id);
+    item_id(a, x->part, id, sizeof id);
     json_string(j, "item_id", id);
-    json_int(j, "output_index", x->blocks - 1);
-    if (x->block < CALL) json_int(j, "content_index", 0);
+    json_int(j, "output_index", x->parts - 1);
+    if (x->part < API_CALL) json_int(j, "content_index", 0);
     return j;
 }
 
 static bool send_item(struct api_call *a, const char *type, bool whole)
 {
     struct json *j = open_event(a, type);
-    json_int(j, "output_index", a->choices[0].blocks - 1);
-    json_item(a, j, "item", a->choices[0].block, whole);
+    json_int(j, "output_index", a->choices[0].parts - 1);
+    json_item(a, j, "item", a->choices[0].part, whole);
     json_close(j, '}');
     return api_send(a, type);
 }
@@ -195,7 +194,7 @@ static bool send_item(struct api_call *a, const char *type, bool whole)
 static bool send_part(struct api_call *a, const char *type, bool whole)
 {
     struct json *j = open_item_event(a, type);
-    json_part(j, "part", &a->choices[0], a->choices[0].block, whole);
+    json_part(j, "part", &a->choices[0], a->choices[0].part, whole);
     json_close(j, '}');
     return api_send(a, type);
 }
@@ -209,80 +208,51 @@ static void end_item(struct api_call *a, struct api_choice *x)
 {
     static const char *const done[] = {"", "response.reasoning_text.done", "response.output_text.done",
                                        "response.function_call_arguments.done"};
-    int32_t item = x->block;
-    if (item == NO_ITEM || !a->c) return;
-    const char *type = done[item < CALL ? item : CALL];
+    int32_t item = x->part;
+    if (item == API_NO_PART || !a->c) return;
+    const char *type = done[item < API_CALL ? item : API_CALL];
     struct json *j = open_item_event(a, type);
-    if (item >= CALL) {
-        json_bytes(j, "name", &x->answer.calls[item - CALL].name, true);
-        json_bytes(j, "arguments", &x->answer.calls[item - CALL].arguments, true);
+    if (item >= API_CALL) {
+        json_bytes(j, "name", &x->answer.calls[item - API_CALL].name, true);
+        json_bytes(j, "arguments", &x->answer.calls[item - API_CALL].arguments, true);
     } else {
-        json_bytes(j, "text", item == REASONING ? &x->answer.reasoning : &x->answer.content, true);
-        if (item == MESSAGE) json_empty(j, "logprobs");
+        json_bytes(j, "text", item == API_REASONING ? &x->answer.reasoning : &x->answer.content, true);
+        if (item == API_CONTENT) json_empty(j, "logprobs");
     }
     json_close(j, '}');
     if (!api_send(a, type)) return;
-    if (item < CALL && !send_part(a, "response.content_part.done", true)) return;
+    if (item < API_CALL && !send_part(a, "response.content_part.done", true)) return;
     send_item(a, "response.output_item.done", true);
-    x->block = NO_ITEM;
+    x->part = API_NO_PART;
 }
 
 static void be_in(struct api_call *a, struct api_choice *x, int32_t item)
 {
-    if (x->block == item) return;
     end_item(a, x);
     if (!a->c) return;
-    x->block = item, x->blocks++;
-    if (send_item(a, "response.output_item.added", false) && item < CALL)
+    x->part = item, x->parts++;
+    if (send_item(a, "response.output_item.added", false) && item < API_CALL)
         send_part(a, "response.content_part.added", false);
 }
 
-static void send_text(struct api_call *a, struct api_choice *x, int32_t item,
-                      const struct work_bytes *text, size_t *sent)
+static void delta(struct api_call *a, struct api_choice *x, const char *text, size_t n)
 {
-    static const char *const delta[] = {"", "response.reasoning_text.delta",
+    static const char *const types[] = {"", "response.reasoning_text.delta",
                                         "response.output_text.delta",
                                         "response.function_call_arguments.delta"};
-    if (*sent >= text->n) return;
-    be_in(a, x, item);
-    if (!a->c) return;
-    const char *type = delta[item < CALL ? item : CALL];
+    const char *type = types[x->part < API_CALL ? x->part : API_CALL];
     struct json *j = open_item_event(a, type);
-    lm_json_text(j, "delta", text->p + *sent, text->n - *sent);
-    if (item == MESSAGE) json_empty(j, "logprobs");
+    lm_json_text(j, "delta", text, n);
+    if (x->part == API_CONTENT) json_empty(j, "logprobs");
     api_json_seen(a, j, x);
     json_close(j, '}');
-    *sent = text->n;
     api_send(a, type);
-}
-
-static void send_new(struct api_call *a, struct api_choice *x)
-{
-    struct api_answer *w = &x->answer;
-    send_text(a, x, REASONING, &w->reasoning, &w->reasoning_sent);
-    if (a->c) send_text(a, x, MESSAGE, &w->content, &w->content_sent);
-    for (uint32_t i = 0; a->c && i < w->n_calls; i++) {
-        struct api_answer_call *c = &w->calls[i];
-        if (!c->told) be_in(a, x, CALL + (int32_t)i);
-        c->told = true;
-        if (a->c) send_text(a, x, CALL + (int32_t)i, &c->arguments, &c->sent);
-    }
-}
-
-static void event(struct api_call *a, struct api_choice *x, const struct work_event *e,
-                  const struct lm_logprob *top, const char *text)
-{
-    (void)top;
-    if (!api_answer_push(a, x, text, e->n_text)) x->work.no_memory = true;
-    send_new(a, x);
 }
 
 static void end(struct api_call *a)
 {
     struct api_choice *x = &a->choices[0];
-    api_answer_finish(a, x);
-    send_new(a, x);
-    if (a->c && !x->blocks) be_in(a, x, MESSAGE); /* an empty answer is a message */
+    api_answer_end(a, x);
     end_item(a, x);
     if (a->c) send_response(a, complete(x) ? "response.completed" : "response.incomplete");
 }
@@ -306,7 +276,9 @@ static const struct api_kind responses = {.endpoint = API_RESPONSES,
                                           .id_prefix = "resp_",
                                           .object = "response",
                                           .begin = begin,
-                                          .event = event,
+                                          .event = api_answer_event,
+                                          .be_in = be_in,
+                                          .delta = delta,
                                           .progress = progress,
                                           .end = end,
                                           .whole = whole};
@@ -315,14 +287,8 @@ void api_responses_tokens(struct server *s, struct http_conn *c)
 {
     struct api_call *a = api_begin(s, c, &responses);
     struct jinja_value all;
-    if (!a || !api_from_responses(a, &all) || !api_add_conversation(a, &all)) return;
-    struct json *j = server_json(s);
-    json_open(j, NULL, '{');
-    json_string(j, "object", "response.input_tokens");
-    json_int(j, "input_tokens", a->prompts[0].n);
-    json_close(j, '}');
-    api_destroy(a);
-    server_reply_json(c, 200);
+    if (a && api_from_responses(a, &all) && api_add_conversation(a, &all))
+        api_reply_tokens(a, "response.input_tokens");
 }
 
 void api_responses(struct server *s, struct http_conn *c)
