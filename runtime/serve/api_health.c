@@ -16,7 +16,8 @@ void api_live(struct server *s, struct http_conn *c) { say(s, c, 200, "ok"); }
 
 void api_ready(struct server *s, struct http_conn *c)
 {
-    say(s, c, s->draining ? 503 : 200, s->draining ? "draining" : "ok");
+    bool ok = !s->draining || s->replaced; /* then the next one asked is ready */
+    say(s, c, ok ? 200 : 503, ok ? "ok" : "draining");
 }
 
 void api_version(struct server *s, struct http_conn *c)

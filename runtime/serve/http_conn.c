@@ -154,7 +154,9 @@ void http_header(struct http_conn *c, const char *format, ...)
 static void write_head(struct http_conn *c, int status, const char *type, bool has_length, size_t n)
 {
     struct evbuffer *out = bufferevent_get_output(c->bev);
-    if (c->server->draining) c->head.keep_alive = false;
+    /* what was sent ahead is answered, too */
+    bool more = c->server->grace_s > 0 && evbuffer_get_length(bufferevent_get_input(c->bev));
+    if (c->server->draining && !more) c->head.keep_alive = false;
     evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\n", status, http_status_text(status));
     if (type) evbuffer_add_printf(out, "Content-Type: %s\r\n", type);
     if (has_length) evbuffer_add_printf(out, "Content-Length: %zu\r\n", n);
@@ -174,7 +176,7 @@ static void end_exchange(struct http_conn *c)
     struct http_server *s = c->server;
     if (c->state == BUSY || c->state == STREAM) s->n_busy--;
     if (s->on_done) s->on_done(c, s->user);
-    bool keep = c->head.keep_alive && !s->draining;
+    bool keep = c->head.keep_alive && (!s->draining || s->grace_s > 0);
     c->n_replies++;
     forget_request(c);
     if (!keep) {
@@ -183,7 +185,7 @@ static void end_exchange(struct http_conn *c)
     }
     c->state = HEAD;
     c->scanned = 0;
-    arm(c, s->o.idle_s);
+    arm(c, s->draining ? s->grace_s : s->o.idle_s);
     if (!c->processing) process(c);
 }
 
@@ -508,14 +510,15 @@ void http_accept(struct http_server *s, int fd, const struct sockaddr *peer)
     arm(c, s->o.head_s);
 }
 
-void http_server_drain(struct http_server *s)
+void http_server_drain(struct http_server *s, double grace_s)
 {
     s->draining = true;
+    s->grace_s = grace_s;
     for (struct http_conn *c = s->conns, *next; c; c = next) {
         next = c->next;
         if (c->state != HEAD || c->scanned || c->processing) continue;
-        if (c->n_replies) close_soon(c);
-        else arm(c, 1);
+        if (c->n_replies && !(grace_s > 0)) close_soon(c);
+        else arm(c, grace_s > 1 ? grace_s : 1);
     }
 }
 

@@ -72,15 +72,16 @@ struct http_server {
     uint64_t id_seed;
     struct event *ping;
     bool draining;
+    double grace_s;
 };
 
 /* Fills in defaults. base, handler and user are set before; false: no memory. */
 bool http_server_init(struct http_server *s);
 /* Takes a connected socket, which is not blocking. */
 void http_accept(struct http_server *s, int fd, const struct sockaddr *peer);
-/* Idle connections are closed, others after their reply; one whose first request may be on its way
- * has a second for it. */
-void http_server_drain(struct http_server *s);
+/* Idle connections are closed after grace_s, others after their reply, which says so; one whose first
+ * request may be on its way has a second for it. */
+void http_server_drain(struct http_server *s, double grace_s);
 /* Drops all connections; on_abort is called for those that work. */
 void http_server_deinit(struct http_server *s);
 

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The event loop: listeners, signals, routes, the way from the worker back to calls. */
+/* The event loop: signals, routes, the way from the worker back to calls. */
 #define _GNU_SOURCE
 #include "runtime/serve/server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <event2/event.h>
-#include <event2/listener.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "runtime/serve/api.h"
 #include "runtime/xxh64.h"
@@ -202,14 +196,17 @@ void server_check_drained(struct server *s)
         event_base_loopexit(s->base, NULL);
 }
 
-static void close_listeners(struct server *s)
+void server_drain(struct server *s, double grace_s)
 {
-    for (int i = 0; i < MAX_LISTENERS; i++) {
-        if (s->listeners[i]) evconnlistener_free(s->listeners[i]);
-        if (s->unlink_paths[i]) unlink(s->unlink_paths[i]);
-        free(s->unlink_paths[i]);
-        s->listeners[i] = NULL, s->unlink_paths[i] = NULL;
-    }
+    struct timeval soon = {0, 20000};
+    s->draining = true;
+    s->drain_began = serve_clock();
+    fprintf(stderr, "shutting down: %llu requests to finish\n", (unsigned long long)s->calls);
+    server_close_listeners(s);
+    http_server_drain(&s->http, grace_s);
+    event_del(s->tick);
+    event_add(s->tick, &soon);
+    server_check_drained(s);
 }
 
 /* The first one lets requests of connections that are there come to their end, a second one stops at
@@ -217,20 +214,11 @@ static void close_listeners(struct server *s)
 static void on_stop(evutil_socket_t fd, short what, void *arg)
 {
     struct server *s = arg;
-    struct timeval soon = {0, 20000};
     (void)fd, (void)what;
-    if (s->draining) {
-        event_base_loopbreak(s->base);
-        return;
-    }
-    s->draining = true;
-    s->drain_began = serve_clock();
-    fprintf(stderr, "shutting down: %llu requests to finish\n", (unsigned long long)s->calls);
-    close_listeners(s);
-    http_server_drain(&s->http);
-    event_del(s->tick);
-    event_add(s->tick, &soon);
-    server_check_drained(s);
+    server_stop_swap(s);
+    if (s->told_to_stop) event_base_loopbreak(s->base);
+    else if (!s->draining) server_drain(s, 0);
+    s->told_to_stop = true;
 }
 
 static void on_reload(evutil_socket_t fd, short what, void *arg)
@@ -249,112 +237,6 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     server_check_drained(s);
 }
 
-static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *peer, int n,
-                      void *arg)
-{
-    struct server *s = arg;
-    (void)l, (void)n;
-    http_accept(&s->http, fd, peer);
-}
-
-/* Out of descriptors: the loop must not spin on it; the tick listens again. */
-static void on_accept_error(struct evconnlistener *l, void *arg)
-{
-    (void)arg;
-    struct timespec pause = {0, 1000000};
-    (void)l;
-    nanosleep(&pause, NULL);
-}
-
-/* ---- listeners ---- */
-
-static int add_listener(struct server *s, const struct sockaddr *address, socklen_t n,
-                        const char *text)
-{
-    int i = 0;
-    while (i < MAX_LISTENERS && s->listeners[i]) i++;
-    if (i == MAX_LISTENERS) return cli_usage("--listen: at most %d addresses", MAX_LISTENERS);
-    unsigned flags = LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC;
-    if (address->sa_family != AF_UNIX) flags |= LEV_OPT_REUSEABLE;
-    s->listeners[i] = evconnlistener_new_bind(s->base, on_accept, s, flags, 511, address, (int)n);
-    if (!s->listeners[i]) {
-        cli_usage("cannot listen on %s: %s", text, strerror(errno));
-        return INFR_ENVIRONMENT;
-    }
-    evconnlistener_set_error_cb(s->listeners[i], on_accept_error);
-    return i;
-}
-
-static void say_address(struct server *s, int i)
-{
-    struct sockaddr_storage a;
-    socklen_t n = sizeof a;
-    char text[64];
-    if (getsockname(evconnlistener_get_fd(s->listeners[i]), (struct sockaddr *)&a, &n)) return;
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)&a;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)&a;
-    bool six = a.ss_family == AF_INET6;
-    inet_ntop(a.ss_family, six ? (const void *)&v6->sin6_addr : (const void *)&v4->sin_addr, text,
-              sizeof text);
-    fprintf(stderr, six ? "listening on http://[%s]:%u\n" : "listening on http://%s:%u\n", text,
-            ntohs(six ? v6->sin6_port : v4->sin_port));
-}
-
-static int listen_unix(struct server *s, const char *path)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct stat info;
-    if (!*path || strlen(path) >= sizeof a.sun_path)
-        return cli_usage("--listen: the path '%s' is not possible for a socket", path);
-    strcpy(a.sun_path, path);
-    /* a socket that a dead server left behind; one that answers is in use */
-    if (!stat(path, &info) && S_ISSOCK(info.st_mode)) {
-        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        bool used = fd >= 0 && !connect(fd, (struct sockaddr *)&a, sizeof a);
-        if (fd >= 0) close(fd);
-        if (!used) unlink(path);
-    }
-    int i = add_listener(s, (struct sockaddr *)&a, sizeof a, path);
-    if (i < 0 || !s->listeners[i]) return i < 0 ? i : INFR_ENVIRONMENT;
-    s->unlink_paths[i] = strdup(path);
-    fprintf(stderr, "listening on unix:%s\n", path);
-    return INFR_OK;
-}
-
-static int listen_tcp(struct server *s, const char *host, uint16_t port, const char *text)
-{
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-    int i;
-    if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
-        i = add_listener(s, (struct sockaddr *)&v4, sizeof v4, text);
-    else if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1)
-        i = add_listener(s, (struct sockaddr *)&v6, sizeof v6, text);
-    else
-        return cli_usage("--listen: '%s' is neither a numeric address nor localhost", host);
-    if (i >= MAX_LISTENERS || i < 0 || !s->listeners[i]) return INFR_ENVIRONMENT;
-    say_address(s, i);
-    return INFR_OK;
-}
-
-/* "HOST:PORT", "[V6]:PORT", "unix:PATH" */
-static int listen_on(struct server *s, const char *text)
-{
-    char host[64], *end;
-    if (!strncmp(text, "unix:", 5)) return listen_unix(s, text + 5);
-    const char *colon = strrchr(text, ':');
-    size_t n = colon ? (size_t)(colon - text) : 0;
-    unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
-    bool bracket = n > 1 && text[0] == '[' && text[n - 1] == ']';
-    if (!colon || end == colon + 1 || *end || port > 65535 || n - 2 * bracket >= sizeof host)
-        return cli_usage("--listen: '%s' is not ADDRESS:PORT or unix:PATH", text);
-    memcpy(host, text + bracket, n - 2 * bracket);
-    host[n - 2 * bracket] = 0;
-    if (!strcmp(host, "localhost")) strcpy(host, "127.0.0.1");
-    if (!*host || !strcmp(host, "*")) strcpy(host, "0.0.0.0");
-    return listen_tcp(s, host, (uint16_t)port, text);
-}
-
 /* ---- life ---- */
 
 static bool watch_signals(struct server *s)
@@ -362,9 +244,11 @@ static bool watch_signals(struct server *s)
     s->sigterm = evsignal_new(s->base, SIGTERM, on_stop, s);
     s->sigint = evsignal_new(s->base, SIGINT, on_stop, s);
     s->sighup = evsignal_new(s->base, SIGHUP, on_reload, s);
+    s->sigusr2 = evsignal_new(s->base, SIGUSR2, server_on_swap, s);
     signal(SIGPIPE, SIG_IGN);
-    return s->sigterm && s->sigint && s->sighup && !event_add(s->sigterm, NULL) &&
-           !event_add(s->sigint, NULL) && !event_add(s->sighup, NULL);
+    return s->sigterm && s->sigint && s->sighup && s->sigusr2 && !event_add(s->sigterm, NULL) &&
+           !event_add(s->sigint, NULL) && !event_add(s->sighup, NULL) &&
+           !event_add(s->sigusr2, NULL);
 }
 
 static int open_log(struct server *s)
@@ -399,14 +283,16 @@ static int begin(struct server *s)
         return cli_usage("no memory for the server"), INFR_ENVIRONMENT;
     int code = keys_load(s);
     if (!code) code = open_log(s);
-    for (size_t i = 0; !code && i < s->o.n_listen; i++) code = listen_on(s, s->o.listen[i]);
+    if (!code) code = server_listen(s);
+    if (!code) server_say_ready(s);
     return code;
 }
 
 /* Calls whose peers are gone are there still: the worker ends them. */
 static void finish(struct server *s)
 {
-    struct event *const events[] = {s->wake, s->tick, s->sigterm, s->sigint, s->sighup};
+    struct event *const events[] = {s->wake, s->tick, s->sigterm, s->sigint, s->sighup,
+                                   s->sigusr2};
     if (s->base) http_server_deinit(&s->http);
     s->drain(s);
     for (double until = serve_clock() + 30; s->calls && serve_clock() < until;) {
@@ -414,7 +300,7 @@ static void finish(struct server *s)
         s->on_wake(s);
         if (s->calls) nanosleep(&pause, NULL);
     }
-    close_listeners(s);
+    server_close_listeners(s);
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         if (events[i]) event_free(events[i]);
     if (s->base) event_base_free(s->base);

@@ -3,7 +3,8 @@
  * The inference server of an engine: what its parts share.
  *
  *   cmd_serve   options, opening                   api_params  fields of requests
- *   server      listeners, signals, routes         api_call    a request from prompt to answer
+ *   server      signals, routes                    api_call    a request from prompt to answer
+ *   listen      listeners; swap: who takes them over
  *   http_*      connections, framing               api_*       what each endpoint reads and writes
  *   worker      the model's thread                 metrics     counters, log
  *   sched       who is served when
@@ -20,6 +21,10 @@
 #include "runtime/serve/keys.h"
 #include "runtime/serve/worker.h"
 
+/* How a process tells the one that takes over where to say that it is ready, and which paths are its own. */
+#define SERVE_SWAP "INFC_SWAP"
+
+enum { SWAP_GRACE_S = 5 /* for connections on which nothing is asked */ };
 enum { MAX_LISTENERS = 16, MAX_CHOICES = 128, MAX_PROMPTS = 1024 };
 
 struct server_options {
@@ -81,7 +86,9 @@ struct server {
     struct http_server http;
     struct evconnlistener *listeners[MAX_LISTENERS];
     char *unlink_paths[MAX_LISTENERS];
-    struct event *wake, *sigterm, *sigint, *sighup, *tick;
+    struct event *wake, *sigterm, *sigint, *sighup, *sigusr2, *tick;
+    struct event *swap; /* the new process's answer is awaited; or NULL */
+    int swap_fd, swap_pid, ready_fd;
     struct json json;
     char *json_text;
     size_t json_n;
@@ -92,7 +99,8 @@ struct server {
     uint64_t key_salt, ids, calls; /* calls: that have not ended */
     time_t started;
     char fingerprint[24]; /* "b" and a hash of the engine */
-    bool draining;
+    bool draining, replaced; /* replaced: another process has the listeners */
+    bool told_to_stop;
     double drain_began;
 };
 
@@ -100,6 +108,21 @@ struct server {
 int server_run(struct server *s);
 /* Ends the loop when everything that was accepted has been answered. */
 void server_check_drained(struct server *s);
+/* Nothing new is accepted; the loop ends when what was is answered. */
+void server_drain(struct server *s, double grace_s);
+
+/* ---- listen.c ---- */
+
+int server_listen(struct server *s);
+void server_close_listeners(struct server *s);
+
+/* ---- swap.c ---- */
+
+/* To who waits for this process to be ready. */
+void server_say_ready(struct server *s);
+void server_on_swap(int fd, short what, void *server);
+/* One that is starting is told to stop. */
+void server_stop_swap(struct server *s);
 
 /* ---- JSON out: one text at a time ---- */
 
