@@ -55,6 +55,21 @@ static int64_t part_of(const struct fold *f, const struct dim *n, enum lp_loop_k
     return n->value > 2 * part ? part : 0;
 }
 
+#define TINY 8       /* an axis shorter than this makes no vector loop */
+#define UNROLLED 64  /* elements that tiny axes write out together: nested, their product counts */
+
+/* Is the axis written out, and all folded axes after it? */
+static bool is_unrolled(const struct fold *f, int axis)
+{
+    int64_t n = 1;
+    for (int i = axis; i < f->x->type.rank; i++) {
+        const struct dim *d = f->x->type.dims[i];
+        if (!(f->mask >> i & 1)) continue;
+        if (!dim_is_const(d) || d->value >= TINY || (n *= d->value) > UNROLLED) return false;
+    }
+    return true;
+}
+
 static struct lp_value *fold_axes(const struct fold *f, int axis, struct lp_value **idx, struct lp_value *acc);
 
 /* Folds axis from lo to hi and the axes after it, starting from acc. */
@@ -83,9 +98,7 @@ static struct lp_value *fold_axes(const struct fold *f, int axis, struct lp_valu
     }
     const struct dim *n = f->x->type.dims[axis];
     /* A last axis too short for a vector leaves the vector loop to the result's axes. */
-    const struct dim *d = f->x->type.dims[axis];
-    bool tiny = dim_is_const(d) && d->value < 8;
-    enum lp_loop_kind kind = tiny ? LP_LOOP_UNROLL : axis == rank - 1 ? LP_LOOP_VECTOR : LP_LOOP_SERIAL;
+    enum lp_loop_kind kind = is_unrolled(f, axis) ? LP_LOOP_UNROLL : axis == rank - 1 ? LP_LOOP_VECTOR : LP_LOOP_SERIAL;
     int64_t part = part_of(f, n, kind);
     if (!part) return fold_range(f, axis, kind, c->zero, expr_dim(c, n), idx, acc);
     struct lp_value *zero = const_of(c, f->acc, 0), *size = expr_dim(c, n);
