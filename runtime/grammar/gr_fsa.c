@@ -47,7 +47,7 @@ uint32_t gr_utf8_run_end(uint32_t lo, uint32_t hi)
         uint32_t m = (UINT32_C(1) << bits) - 1;
         if ((lo & ~m) == (hi & ~m)) break; /* only the last bytes differ */
         if (lo & m) return lo | m;
-        if ((hi & m) != m) return (hi & ~m) - 1;
+        if ((hi & m) != m) hi = (hi & ~m) - 1; /* which may be too much for more bytes */
     }
     return hi;
 }

@@ -47,12 +47,13 @@ struct gr_value {
 
 struct gr_string {
     uint32_t start, n;         /* automaton of the decoded text */
+    uint32_t first;            /* the first string with this automaton */
     uint32_t min_len, max_len; /* code points; GR_LEN_MANY: no end */
     uint32_t *shortest, *longest; /* [n] code points from a state to an accepting one; NULL: any
                                      length will do */
-    /* [n] bit 0: any plain characters may follow, again and again; bit 1: letters and digits */
-    uint8_t *plain;
-    uint32_t spare; /* the most that shortest is where one of them is set */
+    uint8_t *room; /* [GR_SLICES][n] characters of the slice that may follow; NULL: none anywhere */
+    bool has_room; /* while it is compiled: room is what it will be */
+    uint32_t spare, far; /* the most that shortest is in states of endless room, in any state */
 };
 #define GR_LEN_MANY 0xfffffu
 
@@ -74,7 +75,7 @@ struct gr_object {
     uint32_t n_classes;
     uint64_t *reach; /* [states of key][n_words] names that a key may become */
     uint8_t *open;   /* [states of key] it may become a key without a name */
-    uint8_t *plain;  /* [states of key] as of strings: whatever follows, it stays open */
+    uint8_t *room;   /* [GR_SLICES][states of key] as of strings: it stays open */
     uint32_t n_required, min, max;
     uint32_t n_wishes; /* each must be fulfilled by some key */
     bool distinct;     /* keys without a name are remembered, so that none counts twice */

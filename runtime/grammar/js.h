@@ -248,7 +248,8 @@ void js_emit_atom(struct js *j, struct gr_nfa *a, const struct js_atom *x, uint3
                   struct gr_list *start);
 /* strings[] entry for an automaton. */
 uint32_t js_add_string(struct js *j, uint32_t start, uint32_t n, uint32_t min, uint32_t max);
-void js_find_plain(struct js *j, const struct gr_string *s, uint8_t *plain);
+/* gr_string.room; possible: states that count as ones to go on in, NULL: all. */
+uint8_t *js_find_room(struct js *j, const struct gr_string *s, const uint8_t *possible);
 void js_object_finish(struct js *j, struct gr_object *o);
 bool js_object_possible(const struct gr_grammar *g, const struct gr_object *o);
 void js_array_finish(struct js *j, struct gr_array *a);

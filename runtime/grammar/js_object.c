@@ -462,7 +462,5 @@ void js_object_finish(struct js *j, struct gr_object *o)
     }
     find_reach(j, o);
     const struct gr_string *keys = &j->b->g->strings[o->key];
-    o->plain = gr_alloc(j->b, keys->n);
-    memcpy(o->plain, o->open, keys->n);
-    if (o->open[0]) js_find_plain(j, keys, o->plain);
+    if (o->open[0]) o->room = js_find_room(j, keys, o->open);
 }

@@ -179,9 +179,11 @@ uint32_t js_add_string(struct js *j, uint32_t start, uint32_t n, uint32_t min, u
     bool lengths = min || max != GR_LEN_MANY;
     if (n > GR_MAX_STRING_STATES) gr_fail_limit(j->b, "a string's automaton");
     gr_work(j->b, g->n_strings / 2 + 1);
+    s.first = g->n_strings;
     for (uint32_t i = 0; i < g->n_strings; i++) {
         const struct gr_string *x = &g->strings[i];
         if (x->start != start) continue;
+        s.first = x->first;
         if (x->min_len == min && x->max_len == max) return i;
         if (x->shortest) s.shortest = x->shortest, s.longest = x->longest;
     }
@@ -194,117 +196,6 @@ uint32_t js_add_string(struct js *j, uint32_t start, uint32_t n, uint32_t min, u
     g->strings = gr_grow(j->b, g->strings, g->n_strings, &g->cap_strings, sizeof *g->strings);
     g->strings[g->n_strings] = s;
     return g->n_strings++;
-}
-
-/* ---- plain characters ---- */
-
-/* Where in a character a state of an automaton of whole characters is. */
-enum { BETWEEN, NEED_1, NEED_2, NEED_3, AFTER_E0, AFTER_ED, AFTER_F0, AFTER_F4, N_PHASES };
-
-static unsigned next_phase(unsigned phase, unsigned c)
-{
-    unsigned lo = phase == AFTER_E0 ? 0xa0 : phase == AFTER_F0 ? 0x90 : 0x80;
-    unsigned hi = phase == AFTER_ED ? 0x9f : phase == AFTER_F4 ? 0x8f : 0xbf;
-    if (phase != BETWEEN) {
-        if (c < lo || c > hi) return N_PHASES;
-        if (phase == NEED_1) return BETWEEN;
-        return phase == NEED_3 || phase == AFTER_F0 || phase == AFTER_F4 ? NEED_2 : NEED_1;
-    }
-    if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\') return BETWEEN;
-    if (c < 0xc2 || c > 0xf4) return N_PHASES;
-    if (c < 0xe0) return NEED_1;
-    if (c < 0xf0) return c == 0xe0 ? AFTER_E0 : c == 0xed ? AFTER_ED : NEED_2;
-    return c == 0xf0 ? AFTER_F0 : c == 0xf4 ? AFTER_F4 : NEED_3;
-}
-
-/* Bytes that stand for all of those that a state cannot tell apart, by phase. */
-struct samples {
-    uint8_t byte[N_PHASES][256], to[N_PHASES][256];
-    unsigned n[N_PHASES];
-    uint8_t word[64]; /* of letters and digits */
-    unsigned n_words;
-};
-
-static void take_samples(struct samples *x, const uint8_t *class_of)
-{
-    static const char words[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    bool seen[256] = {false};
-    for (unsigned phase = 0; phase < N_PHASES; phase++) {
-        bool known[256][N_PHASES + 1] = {{false}};
-        x->n[phase] = 0;
-        for (unsigned c = 0; c < 256; c++) {
-            unsigned to = next_phase(phase, c);
-            if (to == N_PHASES || known[class_of[c]][to]) continue;
-            known[class_of[c]][to] = true;
-            x->byte[phase][x->n[phase]] = (uint8_t)c;
-            x->to[phase][x->n[phase]++] = (uint8_t)to;
-        }
-    }
-    x->n_words = 0;
-    for (const char *c = words; *c; c++) {
-        if (seen[class_of[(uint8_t)*c]]) continue;
-        seen[class_of[(uint8_t)*c]] = true;
-        x->word[x->n_words++] = (uint8_t)*c;
-    }
-}
-
-/* words[i] is 1 where i is possible at all, and becomes 0 where some letter or digit leads out of
- * the possible ones. */
-static void find_words(struct js *j, const struct gr_string *s, const struct samples *x,
-                       uint8_t *words)
-{
-    const struct gr_grammar *g = j->b->g;
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (uint32_t i = s->n; i-- > 0;) {
-            for (unsigned k = 0; k < x->n_words && words[i]; k++) {
-                uint32_t next = gr_next(g, s->start + i, x->word[k]);
-                if (next && words[next - s->start]) continue;
-                words[i] = 0, changed = true;
-            }
-        }
-        gr_work(j->b, s->n);
-    }
-}
-
-static void find_plain(struct js *j, const struct gr_string *s, const struct samples *x,
-                       uint8_t *plain)
-{
-    const struct gr_grammar *g = j->b->g;
-    uint8_t *phase = gr_alloc(j->b, s->n);
-    memset(phase, N_PHASES, s->n);
-    phase[0] = BETWEEN;
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (uint32_t i = 0; i < s->n; i++) {
-            uint8_t p = phase[i];
-            bool all = plain[i];
-            if (p == N_PHASES) continue;
-            for (unsigned k = 0; k < x->n[p]; k++) {
-                uint32_t next = gr_next(g, s->start + i, x->byte[p][k]);
-                if (!next || !plain[next - s->start]) all = false;
-                if (next && phase[next - s->start] == N_PHASES)
-                    phase[next - s->start] = x->to[p][k], changed = true;
-            }
-            changed |= plain[i] && !all;
-            plain[i] = all;
-        }
-        gr_work(j->b, (uint64_t)s->n * 4);
-    }
-    for (uint32_t i = 0; i < s->n; i++) plain[i] &= phase[i] == BETWEEN;
-}
-
-/* plain[i] is 1 where i is possible at all, and becomes what gr_string.plain says. */
-void js_find_plain(struct js *j, const struct gr_string *s, uint8_t *plain)
-{
-    uint8_t *words = gr_alloc(j->b, s->n);
-    struct samples *x = gr_alloc(j->b, sizeof *x);
-    const struct gr_grammar *g = j->b->g;
-    memcpy(words, plain, s->n);
-    take_samples(x, g->classes[g->states[s->start].classes]);
-    find_plain(j, s, x, plain);
-    find_words(j, s, x, words);
-    for (uint32_t i = 0; i < s->n; i++) plain[i] |= (uint8_t)(words[i] << 1);
 }
 
 /* ---- strings of a place ---- */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/grammar/gr_slice.h"
 #include "runtime/grammar/js.h"
 
 static uint32_t literal_key(const struct js_literal *l)
@@ -166,14 +167,18 @@ static void find_first(const struct gr_grammar *g, struct gr_value *v)
 }
 
 /* Keys have their own (js_object.c). */
-static void find_plain_of(struct js *j, struct gr_string *x)
+static void find_room_of(struct js *j, struct gr_string *x)
 {
-    if (x->plain) return;
-    x->plain = gr_alloc(j->b, x->n);
-    memset(x->plain, 1, x->n);
-    js_find_plain(j, x, x->plain);
-    for (uint32_t k = 0; k < x->n && x->shortest; k++)
-        if (x->plain[k] && x->shortest[k] > x->spare) x->spare = x->shortest[k];
+    struct gr_string *same = &j->b->g->strings[x->first];
+    if (x->has_room) return;
+    if (!same->has_room) same->room = js_find_room(j, same, NULL);
+    x->room = same->room;
+    x->has_room = same->has_room = true;
+    for (uint32_t k = 0; k < x->n && x->shortest; k++) {
+        bool endless = x->room && x->room[k] == GR_ROOM_ALL; /* the first slice is in the others */
+        if (endless && x->shortest[k] > x->spare) x->spare = x->shortest[k];
+        if (x->shortest[k] > x->far) x->far = x->shortest[k];
+    }
 }
 
 void gr_schema_finish(struct gr_build *b)
@@ -184,7 +189,7 @@ void gr_schema_finish(struct gr_build *b)
     find_possible(b);
     for (uint32_t i = 0; i < g->n_values; i++)
         for (uint32_t k = 0; k < g->values[i].n_strings; k++)
-            find_plain_of(j, &g->strings[g->values[i].strings[k]]);
+            find_room_of(j, &g->strings[g->values[i].strings[k]]);
     for (uint32_t i = 0; i < g->n_objects; i++) js_object_finish(j, &g->objects[i]);
     for (uint32_t i = 0; i < g->n_arrays; i++) js_array_finish(j, &g->arrays[i]);
     for (uint32_t i = 0; i < g->n_values; i++) find_first(g, &g->values[i]);

@@ -302,7 +302,7 @@ static void check_masks(struct gr_vocab *v, const struct tok *t, enum gr_kind ki
 {
     struct gr_grammar *g = compile(kind, grammar);
     struct gr_state *s = gr_state_create(g);
-    uint64_t bits[8];
+    uint64_t bits[32];
     for (size_t at = 0;; at++) {
         assert_true(gr_mask(s, v, bits));
         for (uint32_t i = 0; i < tok_count(t); i++) {
@@ -392,10 +392,110 @@ static void masks(void **state)
     fixture_end(&f);
 }
 
+/* Large subtrees of every slice, and of what is just none of it: all texts of one to three pieces. */
+static void slices(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {" ",        "a",        "z",   "Z",       "9", "_", "\xc3\xa9",
+                                         "\xe6\x97\xa5", "\xe3\x80\x80", "\"", "\xe3", "\xee\xbb\x80"};
+    enum { P = sizeof pieces / sizeof *pieces, N = 3 + P + P * P + P * P * P };
+    static char texts[N][16];
+    static const char *tokens[N];
+    static int32_t types[N];
+    static const float scores[N];
+    struct fixture f;
+    const uint8_t *trie;
+    size_t n = 0, n_trie;
+    strcpy(texts[n++], "<unk>");
+    strcpy(texts[n++], "<s>");
+    strcpy(texts[n++], "</s>");
+    for (int i = 0; i < P; i++) {
+        strcpy(texts[n++], pieces[i]);
+        for (int k = 0; k < P; k++) {
+            snprintf(texts[n++], 16, "%s%s", pieces[i], pieces[k]);
+            for (int m = 0; m < P; m++)
+                snprintf(texts[n++], 16, "%s%s%s", pieces[i], pieces[k], pieces[m]);
+        }
+    }
+    for (size_t i = 0; i < n; i++) tokens[i] = texts[i], types[i] = TOK_TYPE_NORMAL;
+    types[0] = TOK_TYPE_UNKNOWN;
+    types[1] = types[2] = TOK_TYPE_CONTROL;
+    fixture_begin(&f, "llama", "default");
+    fixture_tokens(&f, tokens, n);
+    f.desc.types = types;
+    f.desc.scores = scores;
+    fixture_build(&f);
+    token_trie_build(&f.arena, f.blob, &trie, &n_trie);
+    struct gr_vocab *v = gr_vocab_create(trie, n_trie);
+    assert_non_null(v);
+    static const struct {
+        const char *schema, *text;
+    } cases[] = {
+        {"{\"type\": \"string\"}", "\"a 9\""},
+        {"{\"type\": \"string\", \"maxLength\": 4}", "\"\xc3\xa9""a  \""},
+        {"{\"type\": \"string\", \"minLength\": 3, \"maxLength\": 4}", "\"\xe6\x97\xa5zz\""},
+        {"{\"type\": \"string\", \"pattern\": \"^[a-z_]*$\"}", "\"az_\""},
+        {"{\"type\": \"string\", \"pattern\": \"^[a-z]{2,5}$\"}", "\"azaz\""},
+        {"{\"type\": \"string\", \"pattern\": \"^[a-zA-Z0-9]{1,4}$\"}", "\"a9Z\""},
+        {"{\"type\": \"string\", \"pattern\": \"^[^_\\\\s]+_[^_\\\\s]+$\"}", "\"\xc3\xa9""9_\xee\xbb\x80\""},
+        {"{\"type\": \"string\", \"pattern\": \"^(\\\\S+\\\\s+){0,2}\\\\S+$\", \"maxLength\": 6}",
+         "\"a z a\""},
+        {"{\"type\": \"string\", \"pattern\": \"^(\\\\S+\\\\s+){0,2}\\\\S+$\", \"minLength\": 5}",
+         "\"aa zz Z\""},
+        {"{\"type\": \"string\", \"pattern\": \"^.{3}$\"}", "\"\xe6\x97\xa5  \""},
+        {"{\"type\": \"string\", \"pattern\": \"^(a.*[z9]{3})?$\", \"maxLength\": 6}", "\"a_zzz\""},
+        {"{\"anyOf\": [{\"type\": \"string\", \"pattern\": \"^[a-z]*$\"}, {\"type\": \"string\", "
+         "\"pattern\": \"^[^a]*$\", \"maxLength\": 5}]}",
+         "\"zz\""},
+        {"{\"type\": \"object\", \"patternProperties\": {\"^[a-z]{1,4}$\": true}, "
+         "\"additionalProperties\": false, \"maxProperties\": 2, \"required\": [\"az\"]}",
+         "{\"az\":\"\"}"},
+        {"{\"type\": \"object\", \"propertyNames\": {\"pattern\": \"^\\\\S*$\"}, \"minProperties\": 2}",
+         "{\"\xc3\xa9""a\":1,\"9\":2}"},
+        {"{\"type\": \"array\", \"uniqueItems\": true, \"items\": {\"type\": \"string\", \"pattern\": "
+         "\"^[a-z ]*$\"}}",
+         "[\"az\",\"a z\"]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_masks(v, &f.tok, GR_JSON_SCHEMA, cases[i].schema, cases[i].text);
+    gr_vocab_destroy(v);
+    fixture_end(&f);
+}
+
+/* Ranges whose ends need other bytes before the last than the rest. */
+static void code_points(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern;
+        uint32_t lo, hi;
+    } sets[] = {{"[\\ue000-\\ufefe]", 0xe000, 0xfefe},
+                {"[\\u0800-\\u8ffe]", 0x800, 0x8ffe},
+                {"[\\u0081-\\u07fe]", 0x81, 0x7fe},
+                {"[\\u{10000}-\\u{4ffbe}]", 0x10000, 0x4ffbe},
+                {"[\\u{10041}-\\u{fefff}]", 0x10041, 0xfefff}};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        struct gr_grammar *g = compile(GR_REGEX, sets[i].pattern);
+        struct gr_state *s = gr_state_create(g);
+        assert_non_null(s);
+        for (uint32_t c = 0x80; c < 0x110000; c++) {
+            char b[4];
+            if (c == 0xd800) c = 0xe000;
+            size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+            for (size_t k = n; k-- > 1;) b[k] = (char)(0x80 | (c >> 6 * (n - 1 - k) & 0x3f));
+            b[0] = (char)((n == 2 ? 0xc0 : n == 3 ? 0xe0 : 0xf0) | c >> 6 * (n - 1));
+            bool in = c >= sets[i].lo && c <= sets[i].hi;
+            if ((gr_try(s, b, n) == n) != in) fail_msg("%s: U+%X", sets[i].pattern, c);
+        }
+        gr_state_destroy(s);
+        gr_destroy(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(regex),        cmocka_unit_test(choice),
+        cmocka_unit_test(slices), cmocka_unit_test(code_points), cmocka_unit_test(regex),        cmocka_unit_test(choice),
         cmocka_unit_test(gbnf),         cmocka_unit_test(json_values),
         cmocka_unit_test(json_numbers), cmocka_unit_test(json_objects),
         cmocka_unit_test(forced),       cmocka_unit_test(hostile),

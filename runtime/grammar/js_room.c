@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How many characters of a slice (gr_slice.h) may follow in a string's states, whichever they are.
+ *
+ * From a state between characters the ways on are few: only the states behind one whole character
+ * of the slice matter. A state that some character leaves with no way on has no room; the others
+ * have one more than the least of those they lead to, or any number where they lead in circles.
+ */
+#include <string.h>
+
+#include "runtime/grammar/gr_slice.h"
+#include "runtime/grammar/js.h"
+
+/* Bytes that stand for all of those that an automaton's states cannot tell apart. */
+struct samples {
+    uint8_t byte[GR_SLICE_STATES][256], to[GR_SLICE_STATES][256];
+    unsigned n[GR_SLICE_STATES];
+};
+
+static void take_samples(struct js *j, struct samples *x, enum gr_slice slice,
+                         const uint8_t *class_of)
+{
+    for (unsigned state = 0; state < GR_SLICE_STATES; state++) {
+        bool known[256][GR_SLICE_STATES] = {{false}};
+        x->n[state] = 0;
+        for (unsigned c = 0; c < 256; c++) {
+            unsigned to = gr_slice_next(slice, state, c);
+            if (to == GR_SLICE_OUT || known[class_of[c]][to]) continue;
+            known[class_of[c]][to] = true;
+            x->byte[state][x->n[state]] = (uint8_t)c;
+            x->to[state][x->n[state]++] = (uint8_t)to;
+        }
+        if (slice <= GR_WORDS) break; /* no characters of several bytes */
+    }
+    gr_work(j->b, slice <= GR_WORDS ? 16 : 16 * GR_SLICE_STATES);
+}
+
+struct room {
+    struct js *j;
+    const struct gr_string *s;
+    const struct samples *x;
+    const uint8_t *possible; /* [s->n], NULL: all are */
+    struct gr_list *to;
+    uint32_t from; /* in to->v: ways of this state */
+};
+
+/* Adds the states behind each character; false when one of them has no way on. */
+static bool add_ways(struct room *r, uint32_t state, unsigned at)
+{
+    gr_work(r->j->b, r->x->n[at] / 4);
+    for (unsigned k = 0; k < r->x->n[at]; k++) {
+        uint32_t next = gr_next(r->j->b->g, r->s->start + state, r->x->byte[at][k]);
+        if (!next) return false;
+        next -= r->s->start;
+        if (r->possible && !r->possible[next]) return false;
+        if (r->x->to[at][k] != GR_SLICE_BETWEEN) {
+            if (!add_ways(r, next, r->x->to[at][k])) return false;
+            continue;
+        }
+        bool known = false;
+        for (uint32_t i = r->from; i < r->to->n && !known; i++) known = r->to->v[i] == next;
+        if (!known) GR_PUSH(r->j->b, r->to, next);
+    }
+    return true;
+}
+
+/* May letters follow at all? Most automata are words of a list: this is quick. */
+static bool is_open(struct js *j, const struct gr_string *s, uint32_t state)
+{
+    const struct gr_grammar *g = j->b->g;
+    return gr_next(g, s->start + state, 'a') && gr_next(g, s->start + state, 'q') &&
+           gr_next(g, s->start + state, 'z');
+}
+
+/* room[i] is not 0 where it is to be found. */
+static void find_room(struct js *j, const struct gr_string *s, const struct samples *x,
+                      const uint8_t *possible, uint8_t *room)
+{
+    struct gr_list to = {0};
+    uint32_t *from = gr_alloc(j->b, (s->n + 1) * sizeof *from);
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct room r = {j, s, x, possible, &to, to.n};
+        from[i] = to.n;
+        if (!room[i]) continue;
+        room[i] = add_ways(&r, i, GR_SLICE_BETWEEN) ? GR_ROOM_ALL : 0;
+        if (!room[i]) to.n = from[i];
+    }
+    from[s->n] = to.n;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t i = s->n; i-- > 0;) {
+            uint8_t least = GR_ROOM_ALL;
+            for (uint32_t k = from[i]; k < from[i + 1]; k++)
+                if (room[to.v[k]] < least) least = room[to.v[k]];
+            if (least < GR_ROOM_ALL && ++least > GR_ROOM_MAX) least = GR_ROOM_MAX;
+            if (!room[i] || least >= room[i]) continue;
+            room[i] = least, changed = true;
+        }
+        gr_work(j->b, s->n / 2 + to.n / 4);
+    }
+}
+
+uint8_t *js_find_room(struct js *j, const struct gr_string *s, const uint8_t *possible)
+{
+    const struct gr_grammar *g = j->b->g;
+    uint8_t *room = NULL;
+    gr_work(j->b, s->n / 2);
+    for (uint32_t i = 0; i < s->n; i++) {
+        if ((possible && !possible[i]) || !is_open(j, s, i)) continue;
+        if (!room) room = gr_alloc(j->b, (size_t)GR_SLICES * s->n);
+        room[i] = 1;
+    }
+    if (!room) return NULL;
+    struct samples *x = gr_alloc(j->b, sizeof *x);
+    for (unsigned slice = 0; slice < GR_SLICES; slice++) {
+        uint8_t *mine = room + (size_t)slice * s->n;
+        if (slice) memcpy(mine, mine - s->n, s->n);
+        take_samples(j, x, (enum gr_slice)slice, g->classes[g->states[s->start].classes]);
+        find_room(j, s, x, possible, mine);
+    }
+    return room;
+}
