@@ -293,6 +293,7 @@ struct maker {
         uint32_t n, cap;
     } calls;
     uint32_t *mark, stamp;
+    uint64_t *bits; /* of the kernel's states, while it is sorted */
     uint32_t *index, index_cap;
     uint8_t class_of[256], sample[256]; /* sample: a byte of each class */
     uint32_t n_cols;
@@ -334,14 +335,32 @@ static void close_over(struct maker *m, uint32_t x)
     }
 }
 
+static uint32_t lowest_bit(uint64_t x)
+{
+    uint32_t n = 0;
+    for (uint32_t step = 32; step; step /= 2)
+        if (!(x & ((UINT64_C(1) << step) - 1))) x >>= step, n += step;
+    return n;
+}
+
 static int by_number(const void *pa, const void *pb)
 {
     uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
     return a < b ? -1 : a > b;
 }
 
-static void sort_numbers(uint32_t *v, uint32_t n)
+static void sort_kernel(struct maker *m)
 {
+    uint32_t *v = m->kernel.v, n = m->kernel.n, words = m->a->n / 64 + 1;
+    if (n > 24 && n > words / 16) { /* fewer words than steps of a sort */
+        for (uint32_t i = 0; i < n; i++) gr_bit_set(m->bits, v[i]);
+        for (uint32_t w = 0, i = 0; w < words; w++) {
+            for (uint64_t x = m->bits[w]; x; x &= x - 1) v[i++] = 64 * w + lowest_bit(x);
+            m->bits[w] = 0;
+        }
+        gr_work(m->b, words / 8);
+        return;
+    }
     if (n > 24) {
         qsort(v, n, sizeof *v, by_number);
         return;
@@ -370,7 +389,7 @@ static uint32_t intern(struct maker *m)
 {
     struct gr_list *k = &m->kernel;
     if (!k->n) return 0;
-    sort_numbers(k->v, k->n);
+    sort_kernel(m);
     uint64_t h = k->n;
     for (uint32_t i = 0; i < k->n; i++) h = (h ^ k->v[i]) * 0x9e3779b97f4a7c15u;
     uint32_t hash = (uint32_t)gr_mix(h);
@@ -424,22 +443,19 @@ static void expand_bytes(struct maker *m, uint32_t i)
 {
     const struct subset s = m->sets.v[i];
     uint32_t to = 0, members = 0;
-    bool fresh = true;
+    bool changed[257] = {true};
     m->ways.n = 0;
-    for (uint32_t k = 0; k < s.n; k++)
-        if (m->a->v[m->members.v[s.at + k]].kind == GR_NFA_RANGE)
-            GR_PUSH(m->b, &m->ways, m->members.v[s.at + k]);
+    for (uint32_t k = 0; k < s.n; k++) {
+        const struct gr_nfa_state *x = &m->a->v[m->members.v[s.at + k]];
+        if (x->kind != GR_NFA_RANGE) continue;
+        GR_PUSH(m->b, &m->ways, m->members.v[s.at + k]);
+        changed[m->class_of[x->lo]] = changed[m->class_of[x->hi] + 1] = true;
+    }
     members = m->ways.n;
     gr_work(m->b, (uint64_t)m->n_cols * (members + 4) / 8);
     for (uint32_t c = 0; c < m->n_cols; c++) {
         uint8_t byte = m->sample[c];
-        bool changed = fresh;
-        for (uint32_t k = 0; k < members && !changed; k++) {
-            const struct gr_nfa_state *x = &m->a->v[m->ways.v[k]];
-            changed = x->lo == byte || x->hi + 1 == byte;
-        }
-        fresh = false;
-        if (changed) {
+        if (changed[c]) {
             begin_kernel(m);
             for (uint32_t k = 0; k < members; k++) {
                 const struct gr_nfa_state *x = &m->a->v[m->ways.v[k]];
@@ -553,6 +569,7 @@ uint32_t gr_fsa_build(struct gr_build *b, const struct gr_nfa *a, const uint32_t
 {
     struct maker m = {.b = b, .a = a};
     m.mark = gr_alloc(b, (a->n + 1) * sizeof *m.mark);
+    m.bits = gr_alloc(b, (a->n / 64 + 1) * sizeof *m.bits);
     find_classes(&m);
     begin_kernel(&m);
     for (uint32_t i = 0; i < n_start; i++) close_over(&m, start[i]);

@@ -47,10 +47,13 @@ struct room {
 /* Adds the states behind each character; false when one of them has no way on. */
 static bool add_ways(struct room *r, uint32_t state, unsigned at)
 {
+    uint32_t last = 0;
     gr_work(r->j->b, r->x->n[at] / 4);
     for (unsigned k = 0; k < r->x->n[at]; k++) {
         uint32_t next = gr_next(r->j->b->g, r->s->start + state, r->x->byte[at][k]);
         if (!next) return false;
+        if (next == last && r->x->to[at][k] == r->x->to[at][k - 1]) continue;
+        last = next;
         next -= r->s->start;
         if (r->possible && !r->possible[next]) return false;
         if (r->x->to[at][k] != GR_SLICE_BETWEEN) {
@@ -72,7 +75,7 @@ static bool is_open(struct js *j, const struct gr_string *s, uint32_t state)
            gr_next(g, s->start + state, 'z');
 }
 
-/* room[i] is not 0 where it is to be found. */
+/* room[i] is 1 where it is to be found. */
 static void find_room(struct js *j, const struct gr_string *s, const struct samples *x,
                       const uint8_t *possible, uint8_t *room)
 {
@@ -81,7 +84,7 @@ static void find_room(struct js *j, const struct gr_string *s, const struct samp
     for (uint32_t i = 0; i < s->n; i++) {
         struct room r = {j, s, x, possible, &to, to.n};
         from[i] = to.n;
-        if (!room[i]) continue;
+        if (room[i] != 1) continue;
         room[i] = add_ways(&r, i, GR_SLICE_BETWEEN) ? GR_ROOM_ALL : 0;
         if (!room[i]) to.n = from[i];
     }
@@ -103,18 +106,27 @@ static void find_room(struct js *j, const struct gr_string *s, const struct samp
 uint8_t *js_find_room(struct js *j, const struct gr_string *s, const uint8_t *possible)
 {
     const struct gr_grammar *g = j->b->g;
-    uint8_t *room = NULL;
+    uint8_t *room = NULL, *open = NULL;
     gr_work(j->b, s->n / 2);
     for (uint32_t i = 0; i < s->n; i++) {
         if ((possible && !possible[i]) || !is_open(j, s, i)) continue;
-        if (!room) room = gr_alloc(j->b, (size_t)GR_SLICES * s->n);
-        room[i] = 1;
+        if (!room) {
+            room = gr_alloc(j->b, (size_t)GR_SLICES * s->n);
+            open = gr_alloc(j->b, s->n);
+        }
+        open[i] = room[(GR_SLICES - 1) * s->n + i] = 1;
     }
     if (!room) return NULL;
     struct samples *x = gr_alloc(j->b, sizeof *x);
-    for (unsigned slice = 0; slice < GR_SLICES; slice++) {
+    /* From the largest slice down: what has endless room there has it in all. */
+    for (unsigned slice = GR_SLICES; slice-- > 0;) {
         uint8_t *mine = room + (size_t)slice * s->n;
-        if (slice) memcpy(mine, mine - s->n, s->n);
+        uint32_t left = 0;
+        for (uint32_t i = 0; i < s->n; i++) {
+            if (slice < GR_SLICES - 1) mine[i] = mine[i + s->n] == GR_ROOM_ALL ? GR_ROOM_ALL : open[i];
+            left += mine[i] == 1;
+        }
+        if (!left) continue;
         take_samples(j, x, (enum gr_slice)slice, g->classes[g->states[s->start].classes]);
         find_room(j, s, x, possible, mine);
     }
