@@ -17,11 +17,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -108,7 +110,8 @@ static void on_death(void)
 
 static void on_signal(int number)
 {
-    dprintf(2, "%s\n", number == SIGALRM ? "hang: the input ran past --timeout" : "killed by a signal");
+    bool late = number == SIGALRM || number == SIGPROF;
+    dprintf(2, "%s\n", late ? "hang: the input ran past --timeout" : "killed by a signal");
     on_death();
     _exit(1);
 }
@@ -125,18 +128,26 @@ const char *__asan_default_options(void)
 
 static void catch_crashes(void)
 {
-    static const int signals[] = {SIGALRM, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    static const int signals[] = {SIGPROF, SIGALRM, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     if (__sanitizer_set_death_callback) {
         __sanitizer_set_death_callback(on_death);
     }
-    // The sanitiser has better handlers for all but the alarm.
-    size_t n = __sanitizer_set_death_callback ? 2 : sizeof signals / sizeof *signals;
+    // The sanitiser has better handlers for all but the timers and abort.
+    size_t n = __sanitizer_set_death_callback ? 3 : sizeof signals / sizeof *signals;
     for (size_t i = 0; i < n; i++) {
         signal(signals[i], on_signal);
     }
 }
 
 // ---- running one input ---------------------------------------------------------------------------
+
+// An input may take this much processor time, and ten times as long on a busy machine; 0: done.
+static void run_for(long seconds)
+{
+    const struct itimerval t = {.it_value = {.tv_sec = seconds}};
+    setitimer(ITIMER_PROF, &t, NULL);
+    alarm((unsigned)(10 * seconds));
+}
 
 // Each input lies in a block of exactly its size, so that reading past it is an error ASan sees.
 static void run_one(const uint8_t *data, size_t size)
@@ -149,9 +160,9 @@ static void run_one(const uint8_t *data, size_t size)
     f.data = data;
     f.size = size;
     f.previous = 0;
-    alarm((unsigned)f.timeout);
+    run_for(f.timeout);
     LLVMFuzzerTestOneInput(copy, size);
-    alarm(0);
+    run_for(0);
     free(copy);
 }
 
