@@ -4,6 +4,7 @@
 #define INFC_COMPILER_COMMANDS_H
 
 #include "compiler/options.h"
+#include "compiler/serve/serve.h"
 
 int cmd_build(const struct options *o, struct diag_sink *diag);
 int cmd_check(const struct options *o, struct diag_sink *diag);

@@ -33,6 +33,15 @@ static const struct command commands[] = {
      "  infc bench ./old ./new --fail-if-slower=2% --html=out.html\n"
      "  infc bench ./a --loop-peer='python3 peer.py' --args='--shape x:8x128'\n"
      "  infc bench ./a --sweep=seq=1..512 --model=model.onnx\n"},
+    {"serve", "DIR|FILE", "many engines behind one address: started on demand, stopped when idle, restarted", CMD_SERVE, cmd_serve,
+     "  infc serve engines/                           # every engine of a folder, by the names of the files\n"
+     "  infc serve models.conf --listen 0.0.0.0:8000 --memory 16G --idle 600\n"
+     "  curl localhost:8080/v1/models\n"
+     "  curl localhost:8080/v1/chat/completions -d '{\"model\": \"smollm2\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}'\n"
+     "\nmodels.conf has a line for each engine, NAME = FILE [OPTION]..., with options of `FILE serve`:\n"
+     "  small = engines/smollm2 --parallel 16 --ctx 4096\n"
+     "  # the tensors of an image model: infc build resnet50.onnx --serve\n"
+     "  resnet50 = engines/resnet50 --threads 1\n"},
     {"targets", "", "list targets and their instruction levels", CMD_TARGETS, cmd_targets, "  infc targets --json\n"},
     {"ops", "", "list the core operators", CMD_OPS, cmd_ops, "  infc ops\n"},
     {"passes", "", "list the compiler's passes in order", CMD_PASSES, cmd_passes, "  infc passes\n"},

@@ -164,7 +164,7 @@ void options_markdown(FILE *out)
         const char *name;
     } commands[] = {{CMD_BUILD, "infc build"}, {CMD_CHECK, "infc check"}, {CMD_INSPECT, "infc inspect"}, {CMD_VERIFY, "infc verify"},
                     {CMD_OPT, "infc-opt"}, {CMD_TARGETS, "infc targets"}, {CMD_OPS, "infc ops"}, {CMD_PASSES, "infc passes"},
-                    {CMD_EXPLAIN, "infc explain"}, {CMD_DOCS, "infc docs"}, {CMD_BENCH, "infc bench"}};
+                    {CMD_EXPLAIN, "infc explain"}, {CMD_DOCS, "infc docs"}, {CMD_BENCH, "infc bench"}, {CMD_SERVE, "infc serve"}};
     fputs("# Options\n\nGenerated from `compiler/options.def`.\n", out);
     for (size_t c = 0; c < ARRAY_LEN(commands); c++) {
         fprintf(out, "\n## %s\n\n| option | value | what |\n|---|---|---|\n", commands[c].name);

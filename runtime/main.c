@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* main() of every engine: finds the command and its options. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,25 +83,6 @@ static const struct option_row {
     {"--help", NULL, O_HELP, ~0u, "this text"},
 };
 enum { N_OPTIONS = sizeof options / sizeof *options };
-
-int cli_error(const struct infr_status *st)
-{
-    fflush(stdout);
-    fprintf(stderr, "error: %s\n", st->note);
-    return st->code;
-}
-
-int cli_usage(const char *format, ...)
-{
-    va_list ap;
-    fflush(stdout);
-    fputs("error: ", stderr);
-    va_start(ap, format);
-    vfprintf(stderr, format, ap);
-    va_end(ap);
-    fputc('\n', stderr);
-    return INFR_BAD_INPUT;
-}
 
 /* A command of language models, which comes before one of the same name here. */
 static const struct cli_extra_command *find_extra(const char *name)

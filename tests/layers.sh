@@ -19,6 +19,7 @@ ir/          : ir/ runtime/abi/
 passes/      : passes/ ir/ runtime/abi/
 targets/     : targets/ ir/ runtime/abi/ config.h
 compiler/    : compiler/ passes/ targets/ ir/ runtime/abi/ config.h
+compiler/serve/ : compiler/ ir/ runtime/ config.h
 compiler/text_section. : compiler/ ir/ runtime/abi/ runtime/text/jinja.h
 '
 # library header pattern : the folders or files that may include it
@@ -32,7 +33,7 @@ jansson.h            : compiler/
 xxhash.h             : compiler/ ir/support/ passes/ targets/
 utf8proc.h           : compiler/
 cuda.h               : runtime/device_cuda.c
-event2/*             : runtime/serve/
+event2/*             : runtime/serve/ compiler/serve/
 '
 
 # The compiler reaches targets by name through the registry, never through a target's own header, and

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 #include "runtime/io.h"
 #include "runtime/lm/lm_cli.h"
 #include "runtime/status.h"
-#include "runtime/text/unicode_utf8.h"
 
 enum { CTX_UNKNOWN = 4096 }; /* where the model file does not say what it was trained for */
 
@@ -22,16 +20,6 @@ double lm_now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-uint64_t lm_entropy(void)
-{
-    uint64_t x;
-    if (getrandom(&x, sizeof x, GRND_NONBLOCK) == sizeof x) return x;
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15u ^ (uint64_t)t.tv_sec ^
-           (uint64_t)getpid() << 32;
 }
 
 /* ---- opening ---- */
@@ -250,7 +238,7 @@ int lm_cli_request(struct lm_cli *c, const struct lm_open *x, struct lm_request_
     return INFR_OK;
 }
 
-/* ---- text in, JSON out ---- */
+/* ---- text in ---- */
 
 int lm_cli_read_text(struct lm_cli *c, char **out_text, size_t *out_n)
 {
@@ -271,48 +259,4 @@ int lm_cli_read_text(struct lm_cli *c, char **out_text, size_t *out_n)
     *out_text = (char *)bytes.data;
     *out_n = bytes.n;
     return INFR_OK;
-}
-
-void lm_json_begin_text(struct json *j, const char *key)
-{
-    if (j->comma) fputc(',', j->f);
-    j->comma = true;
-    if (key) fprintf(j->f, "\"%s\":", key);
-    fputc('"', j->f);
-}
-
-void lm_json_add_text(struct json *j, const char *text, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\')
-            fprintf(j->f, "\\%c", c);
-        else if (c == '\n')
-            fputs("\\n", j->f);
-        else if (c < 32)
-            fprintf(j->f, "\\u%04x", c);
-        else
-            putc_unlocked(c, j->f);
-    }
-}
-
-void lm_json_end_text(struct json *j) { fputc('"', j->f); }
-
-void lm_json_text(struct json *j, const char *key, const char *text, size_t n)
-{
-    lm_json_begin_text(j, key);
-    lm_json_add_text(j, text, n);
-    lm_json_end_text(j);
-}
-
-void lm_json_token(struct json *j, const char *key, const struct tok *t, uint32_t id)
-{
-    struct tok_info info;
-    uint8_t small[256], *text = small;
-    if (tok_token_info(t, id, &info)) info.n_bytes = 0, info.bytes = small;
-    size_t n = utf8_repaired_size(info.bytes, info.n_bytes);
-    if (n > sizeof small) text = malloc(n);
-    if (text) utf8_repair(info.bytes, info.n_bytes, text);
-    lm_json_text(j, key, (char *)text, text ? n : 0);
-    if (text != small) free(text);
 }

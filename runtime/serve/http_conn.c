@@ -46,6 +46,7 @@ const char *http_status_text(int status)
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
         {501, "Not Implemented"},
+        {502, "Bad Gateway"},
         {503, "Service Unavailable"},
         {504, "Gateway Timeout"},
         {505, "HTTP Version Not Supported"},
@@ -277,6 +278,16 @@ static void set_id(struct http_conn *c)
     }
 }
 
+/* Who speaks through a Unix socket is one of ours, and may speak for another. */
+static void name_forwarded(struct http_conn *c)
+{
+    const struct http_span *from = http_find(&c->head, "x-forwarded-for");
+    bool fine = from && from->n && from->n < sizeof c->peer;
+    strcpy(c->peer, "unix");
+    for (size_t i = 0; fine && i < from->n; i++) fine = from->p[i] > 0x20 && from->p[i] < 0x7f;
+    if (fine) snprintf(c->peer, sizeof c->peer, "%.*s", (int)from->n, from->p);
+}
+
 static bool take_head(struct http_conn *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
@@ -303,6 +314,7 @@ static bool take_head(struct http_conn *c)
     }
     memcpy(c->head_text, text, (size_t)code);
     http_parse_head(c->head_text, (size_t)code, &c->head);
+    if (c->local) name_forwarded(c);
     evbuffer_drain(in, (size_t)code);
     set_id(c);
     if (c->head.has_length && c->head.length > c->server->o.max_body) {
@@ -472,7 +484,7 @@ static void name_peer(struct http_conn *c, const struct sockaddr *peer)
     if (peer && peer->sa_family == AF_INET6)
         address = &((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr;
     if (!address || !inet_ntop(peer->sa_family, address, c->peer, sizeof c->peer))
-        strcpy(c->peer, "unix");
+        strcpy(c->peer, "unix"), c->local = true;
 }
 
 void http_accept(struct http_server *s, int fd, const struct sockaddr *peer)

@@ -29,7 +29,7 @@ struct http_conn {
     struct http_head head;
     char *body;
     size_t n_body;
-    char peer[64]; /* "127.0.0.1", "unix" */
+    char peer[64]; /* "127.0.0.1", "unix", or whom X-Forwarded-For names through a Unix socket */
     char id[40];   /* of the request: the client's X-Request-Id or made up */
     char extra[768]; /* header lines for the reply, each with CR LF */
     /* the handler's */
@@ -47,7 +47,7 @@ struct http_conn {
     size_t scanned, cap_body, marked;
     struct http_chunks chunks;
     int state, status;
-    bool chunked_reply, sse, processing, dead, closing, linger, headers_sent;
+    bool chunked_reply, sse, processing, dead, closing, linger, headers_sent, local;
     double began, last_write;
     uint64_t bytes_out, n_replies;
 };

@@ -56,7 +56,7 @@ static bool take_line(struct server *s, char *line, struct serve_key *k, bool *u
     *k = (struct serve_key){.filled = serve_clock()};
     hash_key(s, word, strlen(word), k->hash);
     while ((word = strtok_r(NULL, " \t\r\n", &rest)))
-        if (!take_limit(k, word)) return false;
+        if (!take_limit(k, word) || (s->o.requests_only && (k->tpm > 0 || k->budget > 0))) return false;
     k->requests = k->rpm, k->tokens = k->tpm;
     const struct serve_key *old = find(s, k->hash);
     if (old) { /* what it has used stays, whatever the limits are now */
@@ -81,8 +81,8 @@ static int read_keys(struct server *s, FILE *f, struct serve_key *keys, uint32_t
     if (line) explicit_bzero(line, cap);
     free(line);
     if (!ok)
-        return cli_usage("--api-key-file: '%s', line %u: behind a key are rpm=N, tpm=N, budget=N",
-                         s->o.key_path, number);
+        return cli_usage("--api-key-file: '%s', line %u: behind a key %s", s->o.key_path, number,
+                         s->o.requests_only ? "is rpm=N; limits in tokens are the engines'" : "are rpm=N, tpm=N, budget=N");
     return *n ? INFR_OK : cli_usage("--api-key-file: '%s' has no key", s->o.key_path);
 }
 

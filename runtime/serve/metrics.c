@@ -212,6 +212,7 @@ void api_metrics(struct server *s, struct http_conn *c)
     struct page p = {server_json(s)->f, model ? model : ""};
     if (s->worker) texts(&p, s);
     if (s->tensors) tensors(&p, s);
+    if (s->more_metrics) s->more_metrics(s, p.f);
     common(&p, s);
     free(model);
     const char *text = server_json_end(s, &n);
