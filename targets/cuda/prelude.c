@@ -8,7 +8,8 @@
 static const char types[] =
     "typedef signed char i8; typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;\n"
     "typedef long long i64; typedef unsigned long long u64;\n"
-    "#define DEVICE static __device__ __forceinline__\n";
+    "#define METHOD __device__ __forceinline__\n"
+    "#define DEVICE static METHOD\n";
 
 /* Division by 0 gives 0 and the least value by -1 wraps. */
 static const char integers[] =

@@ -25,12 +25,12 @@ static const char places[] =
 static const char stage[] =
     "struct strided_rows {\n"
     "    i64 stride, rows;\n"
-    "    __device__ __forceinline__ i64 at(int r) const { return int_min((i64)r, rows - 1) * stride; }\n"
+    "    METHOD i64 at(int r) const { return int_min((i64)r, rows - 1) * stride; }\n"
     "};\n"
     "struct own_rows {\n"
     "    const i64 *index;\n"
     "    i64 stride;\n"
-    "    __device__ __forceinline__ i64 at(int r) const { return index[r] * stride; }\n"
+    "    METHOD i64 at(int r) const { return index[r] * stride; }\n"
     "};\n"
     "template <int N> DEVICE const i64 *share_rows(const i64 (&v)[N])\n"
     "{\n"
@@ -50,8 +50,28 @@ static const char stage[] =
     "        asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" :: \"r\"(to + r * 64 + (c ^ r / 2 % 4) * 16),\n"
     "                     \"l\"(__cvta_generic_to_global(from)), \"r\"(inside) : \"memory\");\n"
     "    }\n"
-    "}\n"
-    "DEVICE void stage_commit() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }\n";
+    "}\n";
+
+/* What the loops over K share: operands of one tile, of which step t lies in stage t % 3 (a before b). */
+static const char fetch[] =
+    "struct operands {\n"
+    "    u32 base;\n"
+    "    int steps;\n"
+    "    const char *a, *b;\n"
+    "    i64 a_bytes, row_a[2], row_b[2];\n"
+    "    template <class A> METHOD operands(u32 at, const char *a_, const A &rows, i64 bytes, const char *b_, i64 b_stride)\n"
+    "        : base(at), steps((int)((bytes + 63) / 64)), a(a_), b(b_), a_bytes(bytes),\n"
+    "          row_a{rows.at(threadIdx.x / 4), rows.at(threadIdx.x / 4 + 32)}, row_b{threadIdx.x / 4 * b_stride, (threadIdx.x / 4 + 32) * b_stride} {}\n"
+    "    METHOD u32 stage(int t) const { return base + t % 3 * 8192; }\n"
+    "    METHOD void fetch(int t) const\n" /* a group of copies also where there is nothing left to copy */
+    "    {\n"
+    "        if (t < steps) {\n"
+    "            stage_rows(stage(t), a + (i64)t * 64, row_a, a_bytes - (i64)t * 64);\n"
+    "            stage_rows(stage(t) + 4096, b + (i64)t * 64, row_b, 64);\n"
+    "        }\n"
+    "        asm volatile(\"cp.async.commit_group;\" ::: \"memory\");\n"
+    "    }\n"
+    "};\n";
 
 static const char instructions[] =
     "DEVICE void load_matrices(u32 (&f)[4], u32 at, int r, int c)\n"
@@ -79,29 +99,17 @@ static const char loop[] =
     "                                                            const char *b, i64 b_stride)\n"
     "{\n"
     "    __shared__ __align__(128) char shared[3][2][4096];\n"
-    "    const int lane = threadIdx.x % 32, wm = threadIdx.x / 64 * 32, wn = threadIdx.x / 32 % 2 * 32, steps = (int)((a_bytes + 63) / 64);\n"
+    "    const int lane = threadIdx.x % 32, wm = threadIdx.x / 64 * 32, wn = threadIdx.x / 32 % 2 * 32;\n"
     "    const u32 base = (u32)__cvta_generic_to_shared(&shared[0][0][0]);\n"
-    "    const i64 row_a[2] = {a_rows.at(threadIdx.x / 4), a_rows.at(threadIdx.x / 4 + 32)};\n"
-    "    const i64 row_b[2] = {threadIdx.x / 4 * b_stride, (threadIdx.x / 4 + 32) * b_stride};\n"
-    "    #pragma unroll\n"
-    "    for (int s = 0; s < 2; s++) {\n"
-    "        if (s < steps) {\n"
-    "            stage_rows(base + s * 8192, a + s * 64, row_a, a_bytes - s * 64);\n"
-    "            stage_rows(base + s * 8192 + 4096, b + s * 64, row_b, 64);\n"
-    "        }\n"
-    "        stage_commit();\n"
-    "    }\n"
+    "    const operands o(base, a, a_rows, a_bytes, b, b_stride);\n"
+    "    o.fetch(0);\n"
+    "    o.fetch(1);\n"
     "    #pragma unroll 1\n"
-    "    for (int t = 0; t < steps; t++) {\n"
+    "    for (int t = 0; t < o.steps; t++) {\n"
     "        asm volatile(\"cp.async.wait_group 1;\" ::: \"memory\");\n"
     "        __syncthreads();\n"
-    "        if (t + 2 < steps) {\n"
-    "            const u32 to = base + (t + 2) % 3 * 8192;\n"
-    "            stage_rows(to, a + (i64)(t + 2) * 64, row_a, a_bytes - (i64)(t + 2) * 64);\n"
-    "            stage_rows(to + 4096, b + (i64)(t + 2) * 64, row_b, 64);\n"
-    "        }\n"
-    "        stage_commit();\n"
-    "        const u32 at_a = base + t % 3 * 8192, at_b = at_a + 4096;\n"
+    "        o.fetch(t + 2);\n"
+    "        const u32 at_a = o.stage(t), at_b = at_a + 4096;\n"
     "        #pragma unroll\n"
     "        for (int h = 0; h < 2; h++) {\n"
     "            u32 fa[2][4], fb[2][4];\n"
@@ -120,7 +128,7 @@ static const char loop[] =
 
 const char *cta_prelude(int i, bool wgmma)
 {
-    const char *const by_mma[] = {places, stage, instructions, loop, NULL}, *const by_wgmma[] = {cta_wgmma_places, stage, cta_wgmma_loop, NULL};
+    const char *const by_mma[] = {places, stage, fetch, instructions, loop, NULL}, *const by_wgmma[] = {cta_wgmma_places, stage, fetch, cta_wgmma_loop, NULL};
     return wgmma ? by_wgmma[i] : by_mma[i];
 }
 
