@@ -55,9 +55,12 @@ struct lp_kernel *lp_kernel_create(struct dim_ctx *ctx, const char *name, const 
 
 void lp_kernel_destroy(struct lp_kernel *k)
 {
-    if (!k) return;
-    struct arena arena = k->arena;
-    arena_deinit(&arena);
+    while (k) {
+        struct lp_kernel *then = k->then;
+        struct arena arena = k->arena;
+        arena_deinit(&arena);
+        k = then;
+    }
 }
 
 int lp_dim_param(struct lp_kernel *k, const struct dim *d)

@@ -107,10 +107,17 @@ struct lp_kernel {
     int64_t claim;
     /* GPUs: a slice is the work of so many threads together, over the tiles of DOT; 0: of one. */
     int cta_threads;
+    /* Each of its warps has 16 rows of a tile and all its columns (tiles of attention); else as DOT over tiles of 64 x 64 wants. */
+    bool cta_warp_rows;
     const struct dim *flops, *bytes; /* estimates a launch, for profiles; NULL = unknown */
     struct lp_block *body;
     uint32_t next_id;
     int n_vectorized; /* loops that lp_vectorize widened, for reports */
+    /*
+     * The next kernel of a chain: a group that is several launches, one behind the other. All have the group's operands and results; ARG buffers
+     * behind them are scratch memory, the n-th of one kernel being the n-th of the others.
+     */
+    struct lp_kernel *then;
 };
 
 struct lp_kernel *lp_kernel_create(struct dim_ctx *ctx, const char *name, const char *loc, const char *schedule);

@@ -152,7 +152,7 @@ static const char *check_memory(const struct lp_kernel *k, const struct lp_op *o
     int gather_cols = 1;
     for (int i = 0; i < b->rank; i++) {
         struct lp_type x = op->operands[first + i]->type;
-        bool own_rows = op->code == LP_OP_LOAD && i == op->row_axis && x.cols == 1 && x.rows == t.rows;
+        bool own_rows = (op->code == LP_OP_LOAD || k->cta_threads) && i == op->row_axis && x.cols == 1 && x.rows == t.rows;
         if (x.dtype != DT_I64 || (x.rows != 1 && !own_rows)) return "an index is not an i64 or a vector of i64";
         if (x.cols != 1 && gather_cols != 1 && x.cols != gather_cols) return "the index vectors' lengths differ";
         if (x.cols != 1) gather_cols = x.cols;

@@ -10,7 +10,7 @@
 static lower_fn *const lower_table[] = {lower_matmul, lower_qmatmul, lower_quant_rows, lower_conv, lower_pool, lower_rows, lower_attention_rows, lower_kv_write, lower_scatter, lower_topk,
                                        lower_rnn, lower_pad, lower_generic, NULL};
 /* GPUs: register tiles made for CPUs only where there is no other way to the op. */
-static lower_fn *const gpu_table[] = {lower_dot, lower_rows, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic, lower_matmul, lower_quant_rows, lower_qmatmul, NULL};
+static lower_fn *const gpu_table[] = {lower_dot, lower_rows, lower_flash, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic, lower_matmul, lower_quant_rows, lower_qmatmul, NULL};
 
 int lower_operand_of(const struct lower_ctx *l, const struct ir_value *v)
 {
@@ -202,6 +202,32 @@ static void lower_start(struct lower_ctx *l)
     for (int i = 0; i < l->body->n_args; i++) expr_bind(&l->e, l->body->args[i], i);
 }
 
+const char *lower_part_name(struct lower_ctx *l, const char *suffix) { return arena_printf(&l->m->arena, "%s_%s", l->k->name, suffix); }
+
+void lower_next(struct lower_ctx *l, const char *suffix)
+{
+    struct lp_kernel *done = l->k;
+    done->name = lower_part_name(l, suffix);
+    done->then = l->chain;
+    l->chain = done;
+    bool failed = l->e.failed;
+    lower_start(l);
+    l->e.failed = failed;
+}
+
+/* The kernels of the group in the order of their launches. */
+static struct lp_kernel *chained(struct lower_ctx *l)
+{
+    struct lp_kernel *first = l->k;
+    while (l->chain) {
+        struct lp_kernel *k = l->chain;
+        l->chain = k->then;
+        k->then = first;
+        first = k;
+    }
+    return first;
+}
+
 /* Anchor: the last op that is neither pointwise nor moving (there is at most one hot one by construction). */
 static struct ir_op *find_anchor(const struct ir_block *body)
 {
@@ -226,7 +252,9 @@ struct lp_kernel *lower_group(struct ir_module *m, struct ir_op *group, const st
         if (knobs) knobs->n = 0;
         for (size_t d = 0; like && d < like->dims.n; d++) lp_dim_param(l.k, like->dims.v[d]);
         enum lower_result r = table[i](&l);
-        if (r == LOWER_DONE && !l.e.failed) {
+        bool failed = l.e.failed;
+        l.k = chained(&l);
+        if (r == LOWER_DONE && !failed) {
             l.k->flops = group_flops(m, l.body);
             return l.k;
         }

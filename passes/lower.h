@@ -28,6 +28,7 @@ struct lower_ctx {
     struct expr_ctx e;
     struct plan_pack *packs; /* one an operand: schedules fill in those of constant operands */
     const struct ir_const **operand_consts; /* one an operand: NULL when it is no constant */
+    struct lp_kernel *chain; /* kernels already built, the last one first (lower_next) */
     struct knob_uses *knobs; /* NULL: the cost model decides, nothing is recorded */
 };
 
@@ -36,7 +37,7 @@ enum lower_result { LOWER_DONE, LOWER_NOT_MINE, LOWER_FAILED };
 /* A schedule family: builds l->k (created, buffers bound) or says that the group is not its. */
 typedef enum lower_result lower_fn(struct lower_ctx *l);
 lower_fn lower_matmul, lower_qmatmul, lower_quant_rows, lower_conv, lower_pool, lower_rows, lower_attention, lower_attention_rows, lower_kv_write;
-lower_fn lower_scatter, lower_topk, lower_rnn, lower_pad, lower_generic, lower_dot;
+lower_fn lower_scatter, lower_topk, lower_rnn, lower_pad, lower_generic, lower_dot, lower_flash;
 
 /* A tile epilogue over flattened rows serves when every other operand has the result's shape or no row axes. */
 bool lower_epilogue_is_flat(const struct lower_ctx *l);
@@ -44,6 +45,12 @@ bool lower_epilogue_is_flat(const struct lower_ctx *l);
 void lower_set_2d(struct lower_ctx *l, int buf, const struct dim *rows, const struct dim *cols);
 /* The result as rows x columns; epilogue operands of its shape keep their rank, with all rows on the row axis. The rows. */
 const struct dim *lower_flatten(struct lower_ctx *l);
+
+/*
+ * Ends the kernel l->k, whose name gets the suffix, and starts another one of the same group, launched behind it (struct lp_kernel, then).
+ */
+void lower_next(struct lower_ctx *l, const char *suffix);
+const char *lower_part_name(struct lower_ctx *l, const char *suffix);
 
 /* Helpers for schedules. */
 int lower_operand_buf(const struct lower_ctx *l, const struct ir_value *block_arg); /* buffer number */

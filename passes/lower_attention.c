@@ -2,7 +2,7 @@
 /*
  * State of language models: kv_write and attention over a paged cache.
  *
- * Layout inside a page is ours to choose: the runtime moves whole pages. K is kept transposed, [H, D, P], so that the scores of a
+ * Layout inside a page is ours to choose: the runtime moves whole pages. On CPUs K is kept transposed, [H, D, P], so that the scores of a
  * page are vectors over its positions; V as [P, H, D]. A state that serves as K and V at once stays [P, H, D]. Scales of
  * caches in blocks lie like their caches. Blocks are read as they are: the scores of a block's elements are summed before its scale
  * multiplies them; a block of V becomes f32 in registers (q * scale is exact there).
@@ -286,6 +286,7 @@ bool attention_shape_of(const struct ir_op *op, struct attention_shape *s)
 
 void attention_layout(struct lower_ctx *l, int k, int k_scale)
 {
+    if (l->level->gpu) return; /* tensor units take K as it comes, too (lower_flash.c) */
     if (!read_as_v(l, ir_operand(l->group, k))) transpose_view(l, k);
     if (k_scale >= 0 && !read_as_v(l, ir_operand(l->group, k_scale))) transpose_view(l, k_scale);
 }
@@ -338,7 +339,7 @@ enum lower_result lower_kv_write(struct lower_ctx *l)
     const struct ir_value *state = ir_operand(op, 0), *rows = ir_operand(op, 1);
     const struct ir_type *st = &state->type, *rt = &rows->type;
     lower_set_slices(l, rt->dims[0]);
-    if (!read_as_v(l, ir_operand(l->group, state->index))) transpose_view(l, lower_result_buf(l, 0));
+    if (!l->level->gpu && !read_as_v(l, ir_operand(l->group, state->index))) transpose_view(l, lower_result_buf(l, 0));
     struct lp_value *t = lower_slice(l), *slot_at[1] = {t}, *page = expr_dim(e, st->dims[1]);
     struct lp_value *slot = lp_cast(b, expr_at(e, ir_operand(op, 2), slot_at), DT_I64);
     struct lp_op *branch = lp_if_begin(b, lp_binary(b, LP_OP_GE, slot, e->zero), 0, NULL);

@@ -139,9 +139,9 @@ static bool is_gathered(const struct ir_op *group, int operand)
 }
 
 /* What the launch reads and writes once: its buffers, without caches that live across calls, of which it sees some pages. */
-static const struct dim *launch_bytes(struct lowerer *w, const struct ir_op *group, const struct plan_launch *l)
+static const struct dim *launch_bytes(struct lowerer *w, const struct ir_op *group, const struct plan_launch *l, int n)
 {
-    const struct dim *sum = dim_const(w->m->dims, 0), *result = w->p->bufs.v[l->args[l->n_args - 1].buf].bytes;
+    const struct dim *sum = dim_const(w->m->dims, 0), *result = w->p->bufs.v[l->args[n - 1].buf].bytes;
     for (int i = 0; i < l->n_args; i++) {
         const struct plan_buf *b = &w->p->bufs.v[l->args[i].buf];
         bool seen = b->kind == INFR_BUF_INPUT && w->m->funcs.v[0]->input_state[b->io];
@@ -160,6 +160,51 @@ static struct lp_kernel *lower_level(struct lowerer *w, struct ir_op *group, con
     if (!k || !uses.n || !w->chooser->choose(w->chooser->context, lv, k, &uses, &again.given)) return k;
     lp_kernel_destroy(k);
     return lower_group(w->m, group, lv, like, consts, packs, &again, w->diag);
+}
+
+/* args with the kernel's scratch memory behind them; what the chain's kernels before had of it is theirs, too. */
+static struct plan_arg *with_scratch(struct lowerer *w, const struct lp_kernel *lp, struct plan_arg *args, int n, int *n_args)
+{
+    struct plan_arg *all = ARENA_ARRAY(&w->p->arena, struct plan_arg, lp->n_arg_bufs > *n_args ? lp->n_arg_bufs : *n_args);
+    memcpy(all, args, sizeof *all * (size_t)*n_args);
+    for (; *n_args < lp->n_arg_bufs; (*n_args)++) {
+        const struct lp_buf *b = &lp->bufs.v[*n_args];
+        struct ir_type t = {.dtype = b->dtype, .rank = b->rank, .dims = arena_dup(&w->p->arena, b->dims, (size_t)b->rank * sizeof *b->dims)};
+        INFC_ASSERT(*n_args >= n);
+        all[*n_args].buf = new_buf(w, INFR_BUF_ARENA, &t, arena_strdup(&w->p->arena, b->name));
+    }
+    return all;
+}
+
+/* The launch of a kernel, and those of the kernels that are chained behind it (which GPUs alone have: one level). */
+static void add_launch(struct lowerer *w, const struct ir_op *group, struct plan_launch *launch, struct plan_kernel *k, const struct lp_kernel *like,
+                       struct plan_arg *args, int n, struct plan_block *out)
+{
+    struct arena *a = &w->p->arena;
+    for (int n_args = n; like;) {
+        struct lp_kernel *then = like->then;
+        for (int l = 0; l < INFR_ISA_COUNT; l++)
+            if (k->levels[l]) k->levels[l]->then = NULL;
+        args = with_scratch(w, like, args, n, &n_args);
+        k->name = arena_strdup(a, like->name);
+        k->schedule = arena_strdup(a, like->schedule);
+        launch->n_dims = (int)like->dims.n;
+        launch->dims = arena_dup(a, like->dims.v, like->dims.n * sizeof *launch->dims);
+        launch->claim = like->claim;
+        launch->flops = like->flops, launch->bytes = like->bytes;
+        launch->loc = arena_strdup(a, like->loc);
+        launch->n_args = like->n_arg_bufs;
+        launch->args = args;
+        if (!launch->bytes) launch->bytes = launch_bytes(w, group, launch, n);
+        launch->kernel = intern_kernel(w, k);
+        struct plan_step s = {.kind = INFR_STEP_LAUNCH, .launch = launch};
+        vec_push(a, &out->steps, s);
+        if (!then) return;
+        struct plan_launch *next = ARENA_NEW(a, struct plan_launch);
+        for (int l = 0; l < INFR_ISA_COUNT; l++)
+            if (k->levels[l]) k->levels[l] = then, next->slices[l] = then->slices;
+        launch = next, like = then;
+    }
 }
 
 static bool lower_launch(struct lowerer *w, struct ir_op *group, struct plan_block *out)
@@ -196,28 +241,17 @@ static bool lower_launch(struct lowerer *w, struct ir_op *group, struct plan_blo
                 bind_buf(w, &group->results[i], new_buf(w, INFR_BUF_ARENA, &group->results[i].type, NULL));
         return false;
     }
-    k.name = arena_strdup(a, like->name);
-    k.schedule = arena_strdup(a, like->schedule);
-    launch->n_dims = (int)like->dims.n;
-    launch->dims = arena_dup(a, like->dims.v, like->dims.n * sizeof *launch->dims);
-    launch->claim = like->claim;
-    launch->flops = like->flops, launch->bytes = like->bytes;
-    launch->loc = arena_strdup(a, like->loc);
-    launch->kernel = intern_kernel(w, &k);
-    launch->n_args = n;
-    launch->args = ARENA_ARRAY(a, struct plan_arg, n);
-    for (int i = 0; i < n_in; i++) launch->args[i].buf = operand_buf(w, ir_operand(group, i), &packs[i]);
+    struct plan_arg *args = ARENA_ARRAY(a, struct plan_arg, n);
+    for (int i = 0; i < n_in; i++) args[i].buf = operand_buf(w, ir_operand(group, i), &packs[i]);
     int state = state_operand(group);
-    if (state >= 0) bind_buf(w, &group->results[0], launch->args[state].buf);
+    if (state >= 0) bind_buf(w, &group->results[0], args[state].buf);
     for (int i = 0; i < group->n_results; i++) {
         struct ir_value *r = &group->results[i];
         int buf = find_buf(w, r);
         if (buf < 0) bind_buf(w, r, buf = new_buf(w, INFR_BUF_ARENA, &r->type, r->name));
-        launch->args[n_in + i].buf = buf;
+        args[n_in + i].buf = buf;
     }
-    if (!launch->bytes) launch->bytes = launch_bytes(w, group, launch);
-    struct plan_step s = {.kind = INFR_STEP_LAUNCH, .launch = launch};
-    vec_push(a, &out->steps, s);
+    add_launch(w, group, launch, &k, like, args, n, out);
     return true;
 }
 

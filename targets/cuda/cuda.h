@@ -12,6 +12,11 @@
 /* Operations of a kernel's text: what NVRTC can digest in reasonable time. */
 #define CUDA_OP_LIMIT 200000
 
+/* Bytes of shared memory that a CTA has without asking for more. */
+#define CUDA_SHARED_STATIC ((size_t)48 << 10)
+/* Operands of DOT that are on their way to shared memory at once. */
+#define CUDA_STAGED 32
+
 /* How a kernel is launched. */
 struct cuda_launch {
     int threads;        /* of a CTA */

@@ -86,7 +86,7 @@ void pr_element(const struct printer *p, struct strbuf *s, const struct lp_value
 
 void pr_scalar(struct strbuf *s, const struct lp_value *v) { strbuf_printf(s, "v%u", id_of(v)); }
 
-int pr_elems(const struct printer *p, struct lp_type t) { return p->k->cta_threads ? cta_elems(t, p->wgmma) : t.rows * t.cols; }
+int pr_elems(const struct printer *p, struct lp_type t) { return p->k->cta_threads ? cta_elems(t, p->by_rows) : t.rows * t.cols; }
 
 void pr_loops_begin(struct printer *p, struct lp_type t)
 {
@@ -106,7 +106,7 @@ void pr_loops_begin(struct printer *p, struct lp_type t)
 
 void pr_loops_end(struct printer *p, struct lp_type t)
 {
-    int depth = p->k->cta_threads ? cta_elems(t, p->wgmma) > 1 : (t.rows > 1) + (t.cols > 1);
+    int depth = p->k->cta_threads ? cta_elems(t, p->by_rows) > 1 : (t.rows > 1) + (t.cols > 1);
     for (int n = depth; n > 0; n--) {
         p->indent--;
         pr_line(p, "}");
@@ -164,7 +164,7 @@ static void print_block(struct printer *p, struct lp_block *b, const struct lp_o
 
 static void print_for(struct printer *p, struct lp_op *op)
 {
-    if (p->k->cta_threads && cta_is_dot_loop(op)) {
+    if (p->k->cta_threads && !p->k->cta_warp_rows && cta_is_dot_loop(op)) {
         cta_print_dot_loop(p, op);
         return;
     }
@@ -179,6 +179,7 @@ static void print_for(struct printer *p, struct lp_op *op)
     }
     move_all(p, body->args + 1, op->operands + 2, op->n_results);
     if (op->index == LP_LOOP_UNROLL) pr_line(p, "#pragma unroll");
+    else if (p->k->cta_warp_rows) pr_line(p, "#pragma unroll 1");
     unsigned i = body->args[0]->id;
     pr_line(p, "for (i64 v%u = %s; v%u < %s; v%u += %lld) {", i, strbuf_get(&lo), i, strbuf_get(&hi), i, (long long)op->imm);
     p->indent++;
@@ -217,6 +218,7 @@ static void print_op(struct printer *p, struct lp_op *op)
         pr_fail(p, DIAG_NO_LOWERING, "no code on this target for", lp_op_name(op->code));
         return;
     }
+    if (warp_is_staged(p, op) && op->code == LP_OP_CAST) return; /* on its way already */
     if (lp_op_flags(op->code) & LP_F_PW) {
         pr_pointwise(p, op);
         return;
@@ -228,6 +230,7 @@ static void print_op(struct printer *p, struct lp_op *op)
     case LP_OP_SPLAT:
     case LP_OP_EXTRACT:
     case LP_OP_REDUCE:
+    case LP_OP_DOT:
     case LP_OP_MMA: pr_tile_op(p, op); break;
     case LP_OP_LOAD: pr_load(p, op); break;
     case LP_OP_STORE: pr_store(p, op); break;
@@ -240,13 +243,12 @@ static void print_op(struct printer *p, struct lp_op *op)
 
 static void print_block(struct printer *p, struct lp_block *b, const struct lp_op **yield)
 {
-    for (struct lp_op *op = b->first; op && !p->failed; op = op->next) {
-        if (op->code == LP_OP_YIELD) {
-            *yield = op;
-            return;
-        }
-        print_op(p, op);
+    *yield = NULL;
+    for (struct lp_op *op = b->first; op && !p->failed && !*yield; op = op->next) {
+        if (op->code == LP_OP_YIELD) *yield = op;
+        else print_op(p, op);
     }
+    warp_staging_ends(p);
 }
 
 /* ---- the kernel ---- */
@@ -277,6 +279,7 @@ static void print_signature(struct printer *p, const char *symbol, int threads)
 static bool print_stack(struct printer *p)
 {
     size_t total = 0;
+    if (p->k->cta_warp_rows) return warp_print_stack(p);
     for (size_t i = (size_t)p->k->n_arg_bufs; i < p->k->bufs.n; i++) {
         const struct lp_buf *b = &p->k->bufs.v[i];
         size_t n = 1;
@@ -305,13 +308,14 @@ bool cuda_print(struct lp_kernel *k, const struct target_level *level, const cha
     lp_expand_math(k);
     lp_vectorize(k, level->vector_bytes);
     lp_simplify(k);
-    struct printer p = {.k = k, .out = out, .diag = diag, .wgmma = k->cta_threads && level->gpu->has_wgmma};
+    struct printer p = {.k = k, .out = out, .diag = diag, .wgmma = k->cta_threads && !k->cta_warp_rows && level->gpu->has_wgmma};
+    p.by_rows = p.wgmma || k->cta_warp_rows;
     *launch = (struct cuda_launch){.threads = CUDA_THREADS, .slices_cta = CUDA_THREADS};
     if (k->cta_threads) *launch = (struct cuda_launch){.threads = k->cta_threads, .slices_cta = 1};
     clear_aux(k->body);
     print_comment(out, k->loc);
     for (int i = 0; cuda_prelude[i]; i++) strbuf_puts(out, cuda_prelude[i]);
-    for (int i = 0; k->cta_threads && cta_prelude(i, p.wgmma); i++) strbuf_puts(out, cta_prelude(i, p.wgmma));
+    for (int i = 0; k->cta_threads && cta_prelude(i, &p); i++) strbuf_puts(out, cta_prelude(i, &p));
     print_signature(&p, symbol, launch->threads);
     p.indent = 1;
     const struct lp_op *yield = NULL;

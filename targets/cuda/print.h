@@ -11,7 +11,10 @@ struct printer {
     struct diag_sink *diag;
     int indent, n_ops;
     bool failed;
-    bool wgmma; /* tiles of a CTA lie in its threads as wgmma has them */
+    bool wgmma;   /* the loop over K is wgmma's */
+    bool by_rows; /* tiles of a CTA lie in its threads as wgmma has them: 16 rows a warp */
+    uint32_t staged[CUDA_STAGED]; /* print_warp.c: operands of this block on their way to shared memory, in order; of those waited for */
+    int n_staged, n_waited;
 };
 
 bool pr_fail(struct printer *p, enum diag_id id, const char *what, const char *name);

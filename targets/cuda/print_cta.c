@@ -126,28 +126,30 @@ static const char loop[] =
     "    asm volatile(\"cp.async.wait_all;\" ::: \"memory\");\n"
     "}\n";
 
-const char *cta_prelude(int i, bool wgmma)
+const char *cta_prelude(int i, const struct printer *p)
 {
+    const char *const by_warps[] = {cta_wgmma_places, instructions, cta_warp_tiles, cta_warp_stage, cta_warp_dot, NULL};
     const char *const by_mma[] = {places, stage, fetch, instructions, loop, NULL}, *const by_wgmma[] = {cta_wgmma_places, stage, fetch, cta_wgmma_loop, NULL};
-    return wgmma ? by_wgmma[i] : by_mma[i];
+    return p->k->cta_warp_rows ? by_warps[i] : p->wgmma ? by_wgmma[i] : by_mma[i];
 }
 
-int cta_elems(struct lp_type t, bool wgmma)
+int cta_elems(struct lp_type t, bool by_rows)
 {
     bool rows = t.rows > 1, cols = t.cols > 1;
-    return rows && cols ? 32 : cols ? (wgmma ? 16 : 8) : rows ? (wgmma ? 2 : 4) : 1;
+    if (by_rows) return (cols ? t.cols / 4 : 1) * (rows ? 2 : 1);
+    return rows && cols ? 32 : cols ? 8 : rows ? 4 : 1;
 }
 
 void cta_loop_begin(struct printer *p, struct lp_type t)
 {
-    int n = cta_elems(t, p->wgmma);
+    int n = cta_elems(t, p->by_rows);
     const char *i = t.rows > 1 && t.cols > 1 ? "e" : t.cols > 1 ? "ci" : "ri";
     if (n == 1) return;
     pr_line(p, "#pragma unroll");
     pr_line(p, "for (int %s = 0; %s < %d; %s++) {", i, i, n, i);
     p->indent++;
     if (*i != 'e') return;
-    pr_line(p, p->wgmma ? "const int ri = e %% 4 / 2, ci = e / 4 * 2 + e %% 2;"
+    pr_line(p, p->by_rows ? "const int ri = e %% 4 / 2, ci = e / 4 * 2 + e %% 2;"
                         : "const int ri = e / 16 * 2 + e %% 4 / 2, ci = e / 4 %% 4 * 2 + e %% 2;");
 }
 
@@ -229,20 +231,32 @@ void cta_print_dot_loop(struct printer *p, const struct lp_op *op)
 
 /* ---- memory ---- */
 
+/* Rows of a tile in shared memory are 16 bytes longer than they need be. */
+static void put_stride(struct printer *p, struct strbuf *s, const struct lp_buf *b, int axis)
+{
+    if (b->space == LP_SPACE_STACK && axis == 0) strbuf_printf(s, "%lldll", (long long)(b->dims[1]->value + 8));
+    else pr_stride(p, s, b->strides[axis]);
+}
+
 /* Pointer to the thread's element (ri, ci) and the condition under which it is there ("" = always). */
 static void put_element(struct printer *p, const struct lp_op *op, struct lp_type t, bool clamp, struct strbuf *at, struct strbuf *there)
 {
     const struct lp_buf *b = &p->k->bufs.v[op->buf];
     const struct lp_value *nrows = lp_nrows(p->k, op), *ncols = lp_ncols(p->k, op);
     int first = lp_first_index(op);
+    bool own_rows = false;
     strbuf_printf(at, "b%d[0", op->buf);
     for (int a = 0; a < b->rank; a++) {
+        const struct lp_value *i = op->operands[first + a];
         strbuf_puts(at, " + ");
-        pr_scalar(at, op->operands[first + a]);
+        pr_element(p, at, i, "", "");
         strbuf_puts(at, " * ");
-        pr_stride(p, at, b->strides[a]);
+        put_stride(p, at, b, a);
+        own_rows |= i->type.rows > 1;
     }
-    if (t.rows > 1) {
+    if (t.rows > 1 && own_rows) {
+        if (!clamp && nrows) strbuf_puts(there, "cta_row(ri) < "), pr_scalar(there, nrows);
+    } else if (t.rows > 1) {
         strbuf_puts(at, " + ");
         if (clamp && nrows) {
             strbuf_puts(at, "int_min((i64)cta_row(ri), ");
@@ -251,7 +265,7 @@ static void put_element(struct printer *p, const struct lp_op *op, struct lp_typ
         } else {
             strbuf_puts(at, "cta_row(ri) * ");
         }
-        pr_stride(p, at, b->strides[op->row_axis]);
+        put_stride(p, at, b, op->row_axis);
         if (!clamp && nrows) strbuf_puts(there, "cta_row(ri) < "), pr_scalar(there, nrows);
     }
     if (t.cols > 1) {
@@ -264,6 +278,11 @@ static void put_element(struct printer *p, const struct lp_op *op, struct lp_typ
 
 void cta_load(struct printer *p, const struct lp_op *op)
 {
+    if (warp_is_held(p, op)) return;
+    if (warp_is_staged(p, op)) {
+        warp_stage(p, op);
+        return;
+    }
     const struct lp_value *y = op->results[0];
     struct strbuf at = {0}, there = {0}, declare = {0}, dst = {0};
     put_element(p, op, y->type, true, &at, &there);
@@ -285,12 +304,13 @@ void cta_store(struct printer *p, const struct lp_op *op)
 {
     const struct lp_value *x = op->operands[0];
     struct strbuf at = {0}, there = {0}, src = {0};
-    if (x->type.rows != CTA_TILE || x->type.cols != CTA_TILE) {
+    if (!p->k->cta_warp_rows && (x->type.rows != CTA_TILE || x->type.cols != CTA_TILE)) {
         pr_fail(p, DIAG_CODEGEN, "only whole tiles are stored by a CTA", "");
         return;
     }
     put_element(p, op, x->type, false, &at, &there);
     pr_element(p, &src, x, "r", "c");
+    if (x->type.cols == 1) strbuf_printf(&there, "%scta_first_columns()", there.len ? " && " : ""); /* four threads have it */
     pr_loops_begin(p, x->type);
     if (there.len) pr_line(p, "if (%s) %s = %s;", strbuf_get(&there), strbuf_get(&at), strbuf_get(&src));
     else pr_line(p, "%s = %s;", strbuf_get(&at), strbuf_get(&src));

@@ -2,7 +2,7 @@
 /* Ops on whole tiles: IOTA, SPLAT, EXTRACT, REDUCE, MMA. */
 #include <stdio.h>
 
-#include "targets/cuda/print.h"
+#include "targets/cuda/print_cta.h"
 
 static void declare(struct printer *p, const struct lp_value *v)
 {
@@ -120,6 +120,11 @@ void pr_tile_op(struct printer *p, const struct lp_op *op)
     if (p->k->cta_threads && op->code == LP_OP_IOTA) {
         struct lp_type t = op->results[0]->type;
         each(p, op->results[0], t.rows > 1 ? "cta_row(ri)" : t.cols > 1 ? "cta_col(ci)" : "0");
+        return;
+    }
+    if (p->k->cta_warp_rows && (op->code == LP_OP_DOT || op->code == LP_OP_REDUCE)) {
+        if (op->code == LP_OP_DOT) warp_dot(p, op);
+        else warp_reduce(p, op);
         return;
     }
     if (p->k->cta_threads && op->code != LP_OP_SPLAT) {

@@ -3,7 +3,7 @@
 """Writes a tiny language model that can chat and a tiny encoder, both random, with tokenizers: for the suite `lm`.
 
 usage: make_model.py FOLDER      FOLDER/chat.gguf, FOLDER/encoder.gguf; the former also as big.gguf (big-endian), parts-N-of-3
-                                 and blocks.gguf, a model like it with block-quantised weights
+                                 blocks.gguf, a model like it with block-quantised weights, and heads.gguf, one with larger heads
 
 The text is nonsense; what the suite looks at is that commands, options and caches do what they say.
 """
@@ -63,12 +63,28 @@ def chat_model(name, kinds=None):
     return chat
 
 
+def heads_model():
+    """Two query heads of 32 elements on one kv head: a tensor unit's attention takes them."""
+    tiny.CONTEXT = 512
+    tiny.VOCAB = add_tokenizer(tiny.Model("count", "llama"))
+    m = tiny.begin("heads", "llama", heads=2, kv=1, width=64)
+    m.key("rope.freq_base", tiny.F32, 1000.0)
+    m.key("rope.dimension_count", tiny.U32, m.head)
+    tiny.embed(m, True)
+    for il in range(m.layers):
+        tiny.norms(m, il)
+        tiny.attention(m, il)
+        tiny.ffn(m, il)
+    add_tokenizer(m)
+    return m
+
+
 def main(folder):
-    chat, blocks = chat_model("chat"), chat_model("blocks", BLOCKS)
+    chat, blocks, heads = chat_model("chat"), chat_model("blocks", BLOCKS), heads_model()
     tiny.VOCAB = add_wordpiece(tiny.Model("count", "bert"))
     encoder = tiny.MODELS["bert"]()
     add_wordpiece(encoder)
-    for name, m in (("chat", chat), ("blocks", blocks), ("encoder", encoder)):
+    for name, m in (("chat", chat), ("blocks", blocks), ("heads", heads), ("encoder", encoder)):
         pathlib.Path(folder, name + ".gguf").write_bytes(m.bytes())
     pathlib.Path(folder, "big.gguf").write_bytes(chat.bytes(big=True))
     for i in range(3):

@@ -186,6 +186,22 @@ if t_run counters 0 env INFC_FAKE_COUNTERS=1 INFC_FAKE_CC=80 LD_LIBRARY_PATH="$f
     else t_fail counters "$(cat err)"; fi
 fi
 
+# ---- attention on tensor units ----
+
+# Two shapes of each kind of cache, a dozen batches of each, against numpy; what the cubins may not have and must have.
+for arch in 80 89 90; do
+    for cache in f16 bf16 i8; do
+        if ! t_want "attention-$cache-sm$arch"; then continue; fi
+        $python "$INFC_SRC/tests/gpu/attention.py" "$INFC" "$fake" $arch $cache >lines 2>err || t_failures=1
+        cat lines
+        if [ -s err ]; then t_fail "attention-$cache-sm$arch" "$(tail -n 1 err)"; fi
+        t_run "attention-$cache-cubin" 0 "$INFC" build attention.ir --target=sm$arch --emit=cubin -o attention.cubin || continue
+        ./cubin attention.cubin k_paged_attention_tiles k_paged_attention_single k_paged_attention_split >lines
+        if [ "$(grep -c ' local 0 .*mma [1-9].*ldmatrix [1-9]' lines)" = 3 ]; then t_ok "attention-$cache-cubin-sm$arch"
+        else t_fail "attention-$cache-cubin-sm$arch" 'a cubin is not as it should be'; cat lines; fi
+    done
+done
+
 # ---- several targets, the choice of the device ----
 
 if t_run multi 0 "$INFC" build cnn.onnx --target=sm80,sm90,x86-64 -o multi; then
@@ -229,9 +245,9 @@ injected lost INFC_FAKE_FAIL=lost@1 'sending the weights to the GPU failed'
 # sums of fp8 are cut at 2^-13 of their greatest term on sm90, 0.14% of a typical sum, which turns some 1.5% of the roundings to 3 bits.
 if t_want lm && $python "$INFC_SRC/tests/lm/make_model.py" . >out 2>&1; then
     echo '1 5 9 300 20 7 8 33 12 40 2 2 7 19 101 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25' >ids
-    while read -r arch prec bound mean; do
-        name=lm-$prec-sm$arch
-        t_run "$name" 0 "$INFC" build chat.gguf --target=sm$arch,x86-64-v3 --prec=$prec -o lm || continue
+    while read -r model arch prec kv bound mean; do
+        name=lm-$model-$prec-$kv-sm$arch
+        t_run "$name" 0 "$INFC" build $model.gguf --target=sm$arch,x86-64-v3 --prec=$prec --kv=$kv -o lm || continue
         export INFC_FAKE_CC=$arch LD_LIBRARY_PATH=$fake
         t_run "$name" 0 ./lm selftest && t_grep "$name" "^ok *sm$arch *golden" out && t_ok "$name-selftest"
         for device in cpu cuda; do ./lm logits ids --all --raw --ctx 128 --chunk 16 --device=$device >$device.f32 2>err || t_fail "$name" "$(cat err)"; done
@@ -245,9 +261,11 @@ assert a.size == b.size == 36 * 389 and e <= float(sys.argv[1]) and r <= float(s
         t_check "$name-invariance" "$INFC_SRC/tests/lm/invariance.sh" --few --cuda 300 ./lm
         unset INFC_FAKE_CC LD_LIBRARY_PATH
     done <<'END'
-80 keep 1e-5 2e-6
-89 fp8 0.02 2e-3
-90 fp8 0.3 0.05
+chat 80 keep f16 1e-5 2e-6
+chat 89 fp8 f16 0.02 2e-3
+chat 90 fp8 f16 0.3 0.05
+heads 80 keep q8 1e-5 2e-6
+heads 90 f16 f16 1e-2 1e-3
 END
     # Twenty steps: the prompt, the first token, eighteen of the one graph; a size that came once has none.
     t_run lm-graphs 0 env INFC_FAKE_COUNTERS=1 INFC_FAKE_CC=90 LD_LIBRARY_PATH="$fake" ./lm logits ids -n 20 --ctx 128 &&
