@@ -83,11 +83,12 @@ struct tool_function {
 };
 
 /*
- * An answer that is a call of one of the functions. *out_prefix goes behind the prompt (control
+ * An answer that is a call of one of the functions, or several of them: with gpt-oss, whose calls
+ * each end the answer, always one. *out_prefix goes behind the prompt (control
  * tokens recognised) and in front of what the parser gets; *out_grammar is a text for
  * GR_STRUCTURAL_TAG. Both for free(). False for TOOL_NONE, without functions or memory.
  */
-bool tool_forced(enum tool_family f, const struct tool_function *functions, size_t n,
+bool tool_forced(enum tool_family f, const struct tool_function *functions, size_t n, bool several,
                  char **out_prefix, char **out_grammar);
 
 #endif

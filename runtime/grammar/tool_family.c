@@ -54,6 +54,7 @@ const char *tool_family_mark(enum tool_family f)
 struct shape {
     const char *prefix, *before, *between, *after;
     bool quoted; /* the name is inside a JSON string */
+    const char *between_calls, *close; /* NULL: one call alone; behind the last one */
 };
 
 #define BAR "\xef\xbd\x9c"
@@ -62,19 +63,22 @@ struct shape {
 #define CALL_BEGIN "<" BAR "tool" LOW "call" LOW "begin" BAR ">"
 #define TOOL_SEP "<" BAR "tool" LOW "sep" BAR ">"
 
+#define CALL_END "<" BAR "tool" LOW "call" LOW "end" BAR ">\n"
+
 static const struct shape shapes[] = {
-    [TOOL_JSON] = {"", "{\"name\":\"", "\",\"arguments\":", "}", true},
-    [TOOL_HERMES] = {"<tool_call>\n", "{\"name\": \"", "\", \"arguments\": ", "}", true},
-    [TOOL_LLAMA3] = {"", "{\"name\": \"", "\", \"parameters\": ", "}", true},
-    [TOOL_MISTRAL] = {"[TOOL_CALLS]", "[{\"name\": \"", "\", \"arguments\": ", "}]", true},
-    [TOOL_MISTRAL_ARGS] = {"[TOOL_CALLS]", "", "[ARGS]", "", false},
-    [TOOL_DEEPSEEK] = {CALLS_BEGIN CALL_BEGIN, "", TOOL_SEP, "", false},
+    [TOOL_JSON] = {"", "{\"name\":\"", "\",\"arguments\":", "}", true, "\n", ""},
+    [TOOL_HERMES] = {"<tool_call>\n", "{\"name\": \"", "\", \"arguments\": ", "}", true,
+                     "\n</tool_call>\n<tool_call>\n", ""},
+    [TOOL_LLAMA3] = {"", "{\"name\": \"", "\", \"parameters\": ", "}", true, "; ", ""},
+    [TOOL_MISTRAL] = {"[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", true, ", ", "]"},
+    [TOOL_MISTRAL_ARGS] = {"[TOOL_CALLS]", "", "[ARGS]", "", false, "[TOOL_CALLS]", ""},
+    [TOOL_DEEPSEEK] = {CALLS_BEGIN CALL_BEGIN, "", TOOL_SEP, "", false, CALL_END CALL_BEGIN, ""},
     [TOOL_DEEPSEEK_FENCED] = {CALLS_BEGIN CALL_BEGIN "function" TOOL_SEP, "", "\n```json\n", "\n```",
-                              false},
-    [TOOL_FUNCTIONARY] = {"", "", "\n", "", false},
-    [TOOL_FUNCTION_TAG] = {"", "<function=", ">", "</function>", false},
+                              false, CALL_END CALL_BEGIN "function" TOOL_SEP, ""},
+    [TOOL_FUNCTIONARY] = {"", "", "\n", "", false, "\n>>>", ""},
+    [TOOL_FUNCTION_TAG] = {"", "<function=", ">", "</function>", false, "\n", ""},
     [TOOL_GPT_OSS] = {"<|channel|>commentary to=functions.", "", " <|constrain|>json<|message|>", "",
-                      false},
+                      false, NULL, ""},
 };
 
 /* ---- text that grows ---- */
@@ -131,50 +135,66 @@ static void put_head(struct out *o, const struct shape *s, const struct tool_fun
     put_text(o, s->between);
 }
 
-static void put_const(struct out *o, const char *s, size_t n)
+static void put_string(struct out *o, const char *s, size_t n)
 {
-    put_text(o, "{\"type\": \"const_string\", \"value\": \"");
+    put_text(o, "\"");
     put_escaped(o, s, n);
-    put_text(o, "\"}");
+    put_text(o, "\"");
 }
 
-/* head, when it is not in the prefix; the schema; what is behind. */
+static void put_const(struct out *o, const char *s)
+{
+    put_text(o, "{\"type\": \"const_string\", \"value\": ");
+    put_string(o, s, strlen(s));
+    put_text(o, "}");
+}
+
+/* A tag: the head, unless the prefix has it; arguments by the schema; what is behind. */
 static void put_function(struct out *o, const struct shape *s, const struct tool_function *f,
                          bool with_head)
 {
-    put_text(o, "{\"type\": \"sequence\", \"elements\": [");
-    if (with_head) {
-        struct out head = {0};
-        put_head(&head, s, f);
-        put_const(o, head.v ? head.v : "", head.n);
-        put_text(o, ", ");
-        o->failed |= head.failed;
-        free(head.v);
-    }
-    put_text(o, "{\"type\": \"json_schema\", \"json_schema\": ");
+    struct out head = {0};
+    if (with_head) put_head(&head, s, f);
+    put_text(o, "{\"type\": \"tag\", \"begin\": ");
+    put_string(o, head.v ? head.v : "", head.n);
+    o->failed |= head.failed;
+    free(head.v);
+    put_text(o, ", \"content\": {\"type\": \"json_schema\", \"json_schema\": ");
     if (f->parameters)
         put(o, f->parameters, f->n_parameters);
     else
         put_text(o, "{\"type\": \"object\"}");
-    put_text(o, "}, ");
-    put_const(o, s->after, strlen(s->after));
-    put_text(o, "]}");
+    put_text(o, "}, \"end\": ");
+    put_string(o, s->after, strlen(s->after));
+    put_text(o, "}");
 }
 
-bool tool_forced(enum tool_family f, const struct tool_function *functions, size_t n,
+bool tool_forced(enum tool_family f, const struct tool_function *functions, size_t n, bool several,
                  char **out_prefix, char **out_grammar)
 {
     const struct shape *s = &shapes[f];
     struct out prefix = {0}, grammar = {0};
     *out_prefix = *out_grammar = NULL;
     if (f == TOOL_NONE || !n) return false;
+    several = several && s->between_calls;
+    bool in_prefix = n == 1 && !several; /* the head of each further call is the grammar's */
     put_text(&prefix, s->prefix);
-    if (n == 1) put_head(&prefix, s, &functions[0]);
-    put_text(&grammar, "{\"format\": {\"type\": \"or\", \"elements\": [");
+    if (in_prefix) put_head(&prefix, s, &functions[0]);
+    put_text(&grammar, "{\"format\": {\"type\": \"sequence\", \"elements\": [");
+    if (several) {
+        put_text(&grammar, "{\"type\": \"tags_with_separator\", \"at_least_one\": true, "
+                           "\"separator\": ");
+        put_string(&grammar, s->between_calls, strlen(s->between_calls));
+        put_text(&grammar, ", \"tags\": [");
+    } else {
+        put_text(&grammar, "{\"type\": \"or\", \"elements\": [");
+    }
     for (size_t i = 0; i < n; i++) {
         if (i) put_text(&grammar, ", ");
-        put_function(&grammar, s, &functions[i], n > 1);
+        put_function(&grammar, s, &functions[i], !in_prefix);
     }
+    put_text(&grammar, "]}, ");
+    put_const(&grammar, s->close);
     put_text(&grammar, "]}}");
     if (prefix.failed || grammar.failed) {
         free(prefix.v);

@@ -124,7 +124,8 @@ static bool check_tools(struct api_call *a)
 static bool take_forced(struct api_call *a, const struct tool_function *f, size_t n)
 {
     char *grammar;
-    if (!tool_forced(a->family, f, n, &a->forced, &grammar)) return no_memory(a);
+    bool several = a->p.parallel_calls && a->tools != API_TOOLS_NAMED; /* that one, once */
+    if (!tool_forced(a->family, f, n, several, &a->forced, &grammar)) return no_memory(a);
     bool ok = api_take_grammar(a, GR_STRUCTURAL_TAG, grammar, strlen(grammar), "tools");
     free(grammar);
     return ok;

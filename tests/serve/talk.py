@@ -108,6 +108,25 @@ def a_forced_call_is_in_the_way_of_the_family():
 
 
 @test
+def forced_calls_are_as_many_as_are_wished():
+    """A random model goes on with a further call about as often as it ends; each is whole and fits."""
+    seen = set()
+    for seed in range(12):
+        body = {"messages": HI, "max_tokens": 900, "tools": CHAT_TOOLS[:1], "tool_choice": "required", "temperature": 1, "seed": seed, "logit_bias": BIAS}
+        c = Q.post("/v1/chat/completions", body)["choices"][0]
+        calls = c["message"]["tool_calls"]
+        if c["finish_reason"] == "tool_calls":
+            seen.add(len(calls))
+            assert all(x["function"]["name"] == "weather" and json.loads(x["function"]["arguments"])["city"] in ("Rome", "Paris") for x in calls), c
+            assert len({x["id"] for x in calls}) == len(calls)
+            s = streamed(Q, "/v1/chat/completions", {**body, "logprobs": True})
+            assert [json.loads(s["calls"][i][1]) for i in range(len(calls))] == [json.loads(x["function"]["arguments"]) for x in calls], s
+        one = Q.post("/v1/chat/completions", {**body, "parallel_tool_calls": False})["choices"][0]
+        assert one["finish_reason"] == "tool_calls" and len(one["message"]["tool_calls"]) == 1, one
+    assert 1 in seen and max(seen) > 1, seen
+
+
+@test
 def two_calls_where_one_is_allowed():
     body = forced(CALL + "\n" + CALL, tools=CHAT_TOOLS)
     assert len(Q.post("/v1/chat/completions", body)["choices"][0]["message"]["tool_calls"]) == 2

@@ -177,7 +177,7 @@ static void forced(void **state)
             struct gr_grammar *g;
             struct gr_error e;
             struct log l;
-            assert_true(tool_forced((enum tool_family)f, fs, n, &prefix, &text));
+            assert_true(tool_forced((enum tool_family)f, fs, n, false, &prefix, &text));
             if (!gr_compile(GR_STRUCTURAL_TAG, text, strlen(text), NULL, &g, &e))
                 fail_msg("%s: %s", text, e.message);
             struct gr_state *s = gr_state_create(g);
@@ -205,14 +205,70 @@ static void forced(void **state)
         }
     }
     char *prefix, *text;
-    assert_false(tool_forced(TOOL_NONE, fs, 1, &prefix, &text));
-    assert_false(tool_forced(TOOL_JSON, fs, 0, &prefix, &text));
+    assert_false(tool_forced(TOOL_NONE, fs, 1, false, &prefix, &text));
+    assert_false(tool_forced(TOOL_JSON, fs, 0, true, &prefix, &text));
+}
+
+/* Several calls in a row, written as the family separates them; each can also be the last. */
+static void forced_calls(void **state)
+{
+    (void)state;
+    const char *schema = "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\"}}, "
+                         "\"required\": [\"a\"], \"additionalProperties\": false}";
+    const struct tool_function fs[] = {{"get_x", 5, schema, strlen(schema)}, {"put_y", 5, schema, strlen(schema)}};
+    static const struct {
+        enum tool_family f;
+        const char *prefix, *first, *second, *close; /* of a call to get_x and one to put_y */
+    } cases[] = {
+        {TOOL_JSON, "", "{\"name\":\"get_x\",\"arguments\":{\"a\": 7}}",
+         "\n{\"name\":\"put_y\",\"arguments\":{\"a\":8}}", ""},
+        {TOOL_HERMES, "<tool_call>\n", "{\"name\": \"get_x\", \"arguments\": {\"a\": 7}}",
+         "\n</tool_call>\n<tool_call>\n{\"name\": \"put_y\", \"arguments\": {\"a\":8}}", ""},
+        {TOOL_LLAMA3, "", "{\"name\": \"get_x\", \"parameters\": {\"a\": 7}}",
+         "; {\"name\": \"put_y\", \"parameters\": {\"a\":8}}", ""},
+        {TOOL_MISTRAL, "[TOOL_CALLS][", "{\"name\": \"get_x\", \"arguments\": {\"a\": 7}}",
+         ", {\"name\": \"put_y\", \"arguments\": {\"a\":8}}", "]"},
+        {TOOL_MISTRAL_ARGS, "[TOOL_CALLS]", "get_x[ARGS]{\"a\": 7}", "[TOOL_CALLS]put_y[ARGS]{\"a\":8}", ""},
+        {TOOL_DEEPSEEK, DS("calls" LOW "begin") DS("call" LOW "begin"), "get_x" DS("sep") "{\"a\": 7}",
+         DS("call" LOW "end") "\n" DS("call" LOW "begin") "put_y" DS("sep") "{\"a\":8}", ""},
+        {TOOL_DEEPSEEK_FENCED, DS("calls" LOW "begin") DS("call" LOW "begin") "function" DS("sep"),
+         "get_x\n```json\n{\"a\": 7}\n```",
+         DS("call" LOW "end") "\n" DS("call" LOW "begin") "function" DS("sep") "put_y\n```json\n{\"a\":8}\n```", ""},
+        {TOOL_FUNCTIONARY, "", "get_x\n{\"a\": 7}", "\n>>>put_y\n{\"a\":8}", ""},
+        {TOOL_FUNCTION_TAG, "", "<function=get_x>{\"a\": 7}</function>", "\n<function=put_y>{\"a\":8}</function>", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *prefix, *text, answer[512];
+        struct gr_grammar *g;
+        struct gr_error e;
+        struct log l;
+        assert_true(tool_forced(cases[i].f, fs, 2, true, &prefix, &text));
+        assert_string_equal(prefix, cases[i].prefix);
+        assert_true(gr_compile(GR_STRUCTURAL_TAG, text, strlen(text), NULL, &g, &e));
+        for (int calls = 1; calls <= 3; calls++) {
+            struct gr_state *s = gr_state_create(g);
+            snprintf(answer, sizeof answer, "%s%s%s%s%s", prefix, cases[i].first, calls > 1 ? cases[i].second : "",
+                     calls > 2 ? cases[i].second : "", cases[i].close);
+            if (!gr_advance(s, answer + strlen(prefix), strlen(answer) - strlen(prefix)))
+                fail_msg("%s refuses %s", text, answer);
+            assert_true(gr_is_accepting(s));
+            gr_state_destroy(s);
+            parse(cases[i].f, answer, 3, 0, &l);
+            static const char *const right[] = {"get_x({\"a\": 7})", "get_x({\"a\": 7})put_y({\"a\":8})",
+                                                "get_x({\"a\": 7})put_y({\"a\":8})put_y({\"a\":8})"};
+            if (strcmp(l.text, right[calls - 1]))
+                fail_msg("%s: %s gives %s", tool_family_name(cases[i].f), answer, l.text);
+        }
+        gr_destroy(g);
+        free(prefix);
+        free(text);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hermes),          cmocka_unit_test(json_families),
+        cmocka_unit_test(forced_calls), cmocka_unit_test(hermes),          cmocka_unit_test(json_families),
         cmocka_unit_test(marked_families), cmocka_unit_test(families_of_templates),
         cmocka_unit_test(forced),
     };
