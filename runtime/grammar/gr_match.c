@@ -411,8 +411,11 @@ bool gr_is_accepting(struct gr_state *s)
 /* The one byte that can follow, or -1. */
 static int only_byte(struct gr_state *s, const struct gr_list *set)
 {
+    static const char often[] = "\"a0 ,"; /* most sets are told by two of these */
     int only = -1;
-    for (unsigned c = 0; c < 256; c++) {
+    for (unsigned i = 0; i < 256 + sizeof often - 1; i++) {
+        unsigned c = i < sizeof often - 1 ? (uint8_t)often[i] : i - (unsigned)(sizeof often - 1);
+        if ((int)c == only) continue;
         struct gr_mark m = gr_mark_get(s);
         struct gr_list *to = &s->scratch[0];
         to->n = 0;

@@ -214,3 +214,15 @@ void gr_vocab_destroy(struct gr_vocab *v)
 }
 
 uint32_t gr_vocab_tokens(const struct gr_vocab *v) { return v->h.n_tokens; }
+
+bool gr_vocab_extends(const struct gr_vocab *v, const char *text, size_t n)
+{
+    uint32_t i = 0, end = v->all.n;
+    for (size_t k = 0; k < n; k++) {
+        while (i < end && trie_byte(&v->all.v[i]) != (uint8_t)text[k]) i += trie_size(&v->all.v[i]);
+        if (i == end) return false;
+        end = i + trie_size(&v->all.v[i]);
+        i++;
+    }
+    return i < end; /* every node leads to a token */
+}

@@ -101,6 +101,8 @@ struct gr_vocab *gr_vocab_create(const void *trie, size_t n_bytes);
 void gr_vocab_destroy(struct gr_vocab *v);
 /* Bits a mask has. */
 uint32_t gr_vocab_tokens(const struct gr_vocab *v);
+/* Is there a token that begins with the text and is longer? */
+bool gr_vocab_extends(const struct gr_vocab *v, const char *text, size_t n);
 
 /*
  * Sets bit i where token i may follow; others are cleared. (vocab + 63) / 64 words. Tokens without

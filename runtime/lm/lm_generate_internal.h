@@ -15,7 +15,7 @@ struct lm_request {
     struct lm_stop stop;
     struct tok_stream stream;
     uint32_t *banned; /* stop tokens, then those that end generation */
-    size_t n_stop_tokens, n_banned;
+    size_t n_stop_tokens, n_banned, n_bias;
     struct lm_logprob *top;
     uint32_t *post_tokens; /* [vocab], with post_sampling */
     double *post_probs;
@@ -73,6 +73,8 @@ void lm_generator_wait(struct lm_generator *g, struct lm_request *r);
 
 /* Uses the logits of an entry's rows: tells log probabilities, draws, ends the request. */
 void lm_request_rows(struct lm_request *r, const struct entry *e, const float *logits);
+/* Tokens that the grammar forces next, for free(); NULL: none, or they are to be drawn. */
+uint32_t *lm_jump(struct lm_request *r, size_t *n_ids);
 /* Ends it with a last event without a token; its pages are given back. */
 void lm_request_end(struct lm_request *r, enum lm_finish finish, const char *error);
 /* An event of how far the prompt is. */

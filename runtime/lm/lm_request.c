@@ -124,6 +124,7 @@ int lm_generator_submit(struct lm_generator *g, const struct lm_request_desc *d,
     r->d = *d;
     r->d.prompt = NULL, r->d.stops = NULL, r->d.stop_tokens = NULL; /* the caller's */
     r->d.grammar = NULL;
+    r->n_bias = d->sampling.n_bias;
     r->d.sampling.bias = NULL, r->d.sampling.breakers = NULL;
     r->state = LM_DONE;
     if ((code = fill(r, d, st))) {
@@ -301,12 +302,46 @@ static void tell_draw(struct lm_request *r, uint32_t n, struct lm_event *e)
     }
 }
 
+static bool may_end(const struct lm_request *r) { return r->n_generated >= r->d.min_tokens; }
+
+/* The event's token is the answer's next one. */
+static void put(struct lm_request *r, struct lm_event *e)
+{
+    bool ends = may_end(r);
+    r->n_generated++;
+    e->finish = take(r, e->token, ends);
+    if (e->finish != LM_FINISH_EOS && e->finish != LM_FINISH_STOP) follow_thinking(r);
+    bool silent = e->finish == LM_FINISH_EOS || (e->finish == LM_FINISH_STOP && !r->d.include_stop);
+    if (r->grammar && !silent && follow_grammar(r, e->token) && e->finish == LM_RUNNING)
+        e->finish = LM_FINISH_EOS;
+    e->n_text = show(r, silent ? LM_NO_TOKEN : e->token, e->finish != LM_RUNNING, ends, &e->stopped);
+    if (e->stopped >= 0) e->finish = LM_FINISH_STOP;
+    if (e->finish != LM_RUNNING) {
+        lm_generator_forget(r->g, r);
+        r->state = LM_DONE;
+        r->finish = e->finish;
+    }
+    tell(r, e);
+}
+
+/* Tokens that the grammar forces; the next step computes them together. */
+static void jump(struct lm_request *r)
+{
+    size_t n;
+    uint32_t *ids = lm_jump(r, &n);
+    for (size_t i = 0; i < n && r->state == LM_ACTIVE; i++) {
+        struct lm_event e = {.request = r, .token = ids[i], .text = r->g->text, .stopped = -1};
+        put(r, &e);
+        r->g->counts.jumped++;
+    }
+    free(ids);
+}
+
 static void draw(struct lm_request *r, const float *logits)
 {
     struct lm_generator *g = r->g;
-    bool may_end = r->n_generated >= r->d.min_tokens;
     struct lm_mask mask = {.banned = r->banned, .n_banned = r->n_banned};
-    if (may_end) { /* only ignore_eos bans, and not the stop tokens */
+    if (may_end(r)) { /* only ignore_eos bans, and not the stop tokens */
         mask.banned += r->n_stop_tokens;
         mask.n_banned = r->d.ignore_eos ? r->n_banned - r->n_stop_tokens : 0;
     }
@@ -336,20 +371,8 @@ static void draw(struct lm_request *r, const float *logits)
         e.logprob = lm_logprobs(g->draw, logits, token, r->top, e.n_top);
         e.top = r->top;
     }
-    r->n_generated++;
-    e.finish = take(r, token, may_end);
-    if (e.finish != LM_FINISH_EOS && e.finish != LM_FINISH_STOP) follow_thinking(r);
-    bool silent = e.finish == LM_FINISH_EOS || (e.finish == LM_FINISH_STOP && !r->d.include_stop);
-    if (r->grammar && !silent && follow_grammar(r, token) && e.finish == LM_RUNNING)
-        e.finish = LM_FINISH_EOS;
-    e.n_text = show(r, silent ? LM_NO_TOKEN : token, e.finish != LM_RUNNING, may_end, &e.stopped);
-    if (e.stopped >= 0) e.finish = LM_FINISH_STOP;
-    if (e.finish != LM_RUNNING) {
-        lm_generator_forget(g, r);
-        r->state = LM_DONE;
-        r->finish = e.finish;
-    }
-    tell(r, &e);
+    put(r, &e);
+    jump(r);
 }
 
 static void report_prompt(struct lm_request *r, uint32_t position, const float *logits)

@@ -9,6 +9,8 @@
 #include "tests/lm/fake_model.h"
 #include "tests/lm/vocab.h"
 
+#include "compiler/tok/token_trie.h"
+#include "runtime/grammar/grammar.h"
 #include "runtime/lm/lm_generate.h"
 
 enum { P = 8, N_PROMPTS = 16, MOST_TOKENS = 60, CTX = 256 };
@@ -565,6 +567,100 @@ static void test_refused(void **state)
     fake_deinit(&f);
 }
 
+/* ---- grammars ---- */
+
+struct jumps {
+    const char *grammar; /* GBNF */
+    bool none;           /* no_jumps */
+    int n_logprobs;
+    uint32_t batch, chunk, preempt;
+};
+
+/* Answers of N_JUMPS requests; returns what the generator counted. */
+enum { N_JUMPS = 6 };
+static struct lm_counts answers_of(const struct jumps *j, struct answer *a)
+{
+    const uint8_t *trie;
+    size_t n_trie;
+    struct fake_model f;
+    struct lm_request *r[N_JUMPS];
+    struct lm_request_desc d;
+    struct gr_grammar *grammar;
+    struct gr_error error;
+    struct lm_counts c;
+    struct infr_status st;
+    token_trie_build(&fx.arena, fx.blob, &trie, &n_trie);
+    struct gr_vocab *v = gr_vocab_create(trie, n_trie);
+    assert_non_null(v);
+    assert_true(gr_compile(GR_GBNF, j->grammar, strlen(j->grammar), NULL, &grammar, &error));
+    struct gr_state *s = gr_state_create(grammar);
+    fake_init(&f, N_VOCAB, N_JUMPS * CTX / P, P, 0);
+    struct lm_generator *g = make(&f, CTX, j->batch, j->chunk, false);
+    for (uint32_t i = 0; i < N_JUMPS; i++) {
+        lm_request_desc_init(&d);
+        d.prompt = prompts[i], d.n_prompt = prompt_n[i], d.max_tokens = MOST_TOKENS;
+        d.sampling.seed = i;
+        d.grammar = s, d.grammar_vocab = v;
+        d.no_jumps = j->none, d.n_logprobs = j->n_logprobs;
+        r[i] = submit(g, &d, &a[i]);
+    }
+    bool more = true;
+    for (uint32_t step = 1; more; step++) {
+        if (lm_generator_step(g, &more, &st)) fail_msg("%s", st.note);
+        if (j->preempt && step % j->preempt == 0) lm_generator_preempt(g);
+    }
+    lm_generator_get_counts(g, &c);
+    close_all(g, r, N_JUMPS);
+    fake_deinit(&f);
+    gr_state_destroy(s);
+    gr_destroy(grammar);
+    gr_vocab_destroy(v);
+    return c;
+}
+
+static void test_jumps(void **state)
+{
+    (void)state;
+    struct answer with[N_JUMPS], without[N_JUMPS], again[N_JUMPS];
+    /* One text: the same with fewer steps, and the end is part of the jump. */
+    struct jumps one = {"root ::= \"hello world stop hello\"", false, -1, N_JUMPS, 64, 0}, other = one;
+    struct lm_counts c = answers_of(&one, with);
+    other.none = true;
+    struct lm_counts c_other = answers_of(&other, without);
+    for (int i = 0; i < N_JUMPS; i++) {
+        assert_string_equal(with[i].text, "hello world stop hello");
+        assert_string_equal(without[i].text, with[i].text);
+        assert_int_equal(with[i].finish, LM_FINISH_EOS);
+    }
+    assert_int_equal(c_other.jumped, 0);
+    assert_true(c.jumped >= 4 * N_JUMPS); /* what is left behind the first token: 4 words and more */
+    assert_true(c.steps * 2 < c_other.steps);
+    /* Log probabilities are of draws. */
+    other = one, other.n_logprobs = 1;
+    assert_int_equal(answers_of(&other, without).jumped, 0);
+    /* A choice behind " wor": " world" may begin there, so nothing from the blank on is put in. */
+    struct jumps choice = {"root ::= \"hello wor\" (\"ld\" | \"stop\") \" world\" [a-e]", false, -1, N_JUMPS, 64, 0};
+    c = answers_of(&choice, with);
+    assert_true(c.jumped > 0);
+    for (int i = 0; i < N_JUMPS; i++) {
+        const char *rest = with[i].text + strlen("hello wor");
+        assert_memory_equal(with[i].text, "hello wor", strlen("hello wor"));
+        rest += !strncmp(rest, "ld", 2) ? 2 : 4;
+        assert_memory_equal(rest, " world", 6);
+        assert_true(strlen(rest) == 7 && rest[6] >= 'a' && rest[6] <= 'e');
+    }
+    /* The same tokens in any batch, by any pieces, also when pages are taken away. */
+    static const struct jumps ways[] = {{NULL, false, -1, 1, 64, 0}, {NULL, false, -1, 3, 1, 0}, {NULL, false, -1, N_JUMPS, 7, 2}};
+    for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+        other = ways[k], other.grammar = choice.grammar;
+        assert_int_equal(answers_of(&other, again).jumped, c.jumped);
+        for (int i = 0; i < N_JUMPS; i++) {
+            assert_int_equal(again[i].n, with[i].n);
+            assert_memory_equal(again[i].tokens, with[i].tokens, with[i].n * sizeof *with[i].tokens);
+        }
+    }
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -592,6 +688,7 @@ int main(void)
         cmocka_unit_test(test_prompt_logprobs),
         cmocka_unit_test(test_cancel_and_failure),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_jumps),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

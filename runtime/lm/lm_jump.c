@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Jumps: where a grammar leaves one text to go on with, its tokens need no drawing.
+ *
+ * The forced text is cut into tokens as the tokenizer cuts it, from the newest token on. Where it
+ * ends the next token may begin inside of it (`"` and then `"a`): from the first place on from which
+ * some longer token of the vocabulary could go past the end, tokens are left to be drawn. So each
+ * token that is put in ends where the text is forced to go on, and the text is one that could have
+ * been drawn; without jumps the model might have cut the forced part into smaller tokens.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/lm/lm_generate_internal.h"
+
+enum { MOST_BYTES = 256 };
+
+/* Whatever asks for more than the token itself, or for some of them to be drawn less, needs draws. */
+static bool may_jump(const struct lm_request *r)
+{
+    return r->grammar && r->state == LM_ACTIVE && !r->d.no_jumps && r->d.n_logprobs < 0 &&
+           !r->d.post_sampling && !r->n_bias && !r->n_stop_tokens;
+}
+
+/* Whole characters at the beginning of the n bytes; 0 where they begin inside one. */
+static size_t whole_characters(const char *s, size_t n)
+{
+    size_t at = n;
+    if (n && ((uint8_t)s[0] & 0xc0) == 0x80) return 0;
+    while (at && ((uint8_t)s[at - 1] & 0xc0) == 0x80) at--;
+    if (!at) return 0;
+    uint8_t lead = (uint8_t)s[at - 1];
+    size_t need = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    return n - at + 1 >= need ? n : at - 1;
+}
+
+/* The tokens before the first that a longer one could take the place of. */
+static size_t settled(const struct lm_request *r, const char *text, size_t n, bool finishes,
+                      const uint32_t *ids, size_t n_ids)
+{
+    size_t at = 0, i = 0;
+    for (; i < n_ids; i++) {
+        struct tok_info info;
+        if (tok_token_info(r->g->tok, ids[i], &info) || !info.n_bytes || info.ends_generation ||
+            (info.type != TOK_TYPE_NORMAL && info.type != TOK_TYPE_USER_DEFINED) ||
+            info.n_bytes > n - at || memcmp(info.bytes, text + at, info.n_bytes))
+            break;
+        if (!finishes && gr_vocab_extends(r->d.grammar_vocab, text + at, n - at)) break;
+        at += info.n_bytes;
+    }
+    return i;
+}
+
+static bool finishes_with(const struct lm_request *r, const char *text, size_t n)
+{
+    struct gr_state *s = gr_state_copy(r->grammar);
+    bool end = s && gr_advance(s, text, n) && gr_is_finished(s);
+    gr_state_destroy(s);
+    return end;
+}
+
+uint32_t *lm_jump(struct lm_request *r, size_t *n_ids)
+{
+    char text[MOST_BYTES];
+    size_t work_bytes, max_ids, n;
+    *n_ids = 0;
+    if (!may_jump(r)) return NULL;
+    size_t forced = gr_forced(r->grammar, text, sizeof text);
+    if (!(n = whole_characters(text, forced))) return NULL;
+    if (tok_encode_plan(r->g->tok, text, n, &work_bytes, &max_ids)) return NULL;
+    void *work = malloc(work_bytes + 1);
+    uint32_t *ids = malloc((max_ids + 1) * sizeof *ids);
+    if (work && ids &&
+        !tok_encode(r->g->tok, text, n, TOK_ENCODE_CONTINUED, work, work_bytes, ids, max_ids, n_ids))
+        *n_ids = settled(r, text, n, n == forced && finishes_with(r, text, n), ids, *n_ids);
+    else
+        *n_ids = 0;
+    free(work);
+    if (*n_ids) return ids;
+    free(ids);
+    return NULL;
+}
