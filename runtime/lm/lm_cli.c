@@ -11,10 +11,10 @@
 #define SPEED (LM_BENCH | LM_PROFILE)
 #define ANY \
     (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_TOKENIZE | LM_DETOKENIZE | LM_EMBED | SPEED | \
-     LM_SERVE | LM_LOGITS)
+     LM_SERVE | LM_LOGITS | LM_REPLAY)
 #define SAMPLES (LM_GENERATE | LM_CHAT)
 #define DEFAULTS (SAMPLES | LM_SERVE) /* a request may say otherwise */
-#define RUNS (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_EMBED | SPEED | LM_SERVE | LM_LOGITS)
+#define RUNS (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_EMBED | SPEED | LM_SERVE | LM_LOGITS | LM_REPLAY)
 #define READS (LM_GENERATE | LM_PERPLEXITY | LM_TOKENIZE | LM_EMBED)
 
 enum kind { FLAG, INT, REAL, TEXT, LIST, BYTES, SEED, THREADS, ISA, ON_FULL, MIROSTAT, HELP };
@@ -168,6 +168,8 @@ static const struct option_row {
      "an endpoint that answers 501; may be repeated"},
     {"--cors-origins", "ORIGIN", LIST, LM_SERVE, AT(origins), 0, 0, 0,
      "pages of this origin may ask: * is any, localhost any port of this machine; may be repeated [none]"},
+    {"--receipts", NULL, FLAG, LM_SERVE, AT(receipts), 0, 0, 0,
+     "every answer says what it was made from: see replay"},
     {"--prefill", NULL, FLAG, LM_SERVE, AT(prefill), 0, 0, 0,
      "a last message of the assistant's is the beginning of the answer, in chat completions too"},
     {"--verbose", NULL, FLAG, LM_SERVE, AT(verbose), 0, 0, 0,
@@ -180,7 +182,7 @@ static const struct option_row {
      "keys, one a line, with rpm=N, tpm=N, budget=N (requests, tokens a minute; tokens in all); read again on SIGHUP"},
     {"--log", "FILE", TEXT, LM_SERVE, AT(log_file), 0, 0, 0,
      "a line of JSON for every request; - is standard error"},
-    {"--json", NULL, FLAG, ANY & ~(unsigned)(LM_CHAT | LM_SERVE | LM_LOGITS), AT(json), 0, 0, 0, "machine-readable output"},
+    {"--json", NULL, FLAG, ANY & ~(unsigned)(LM_CHAT | LM_SERVE | LM_LOGITS | LM_REPLAY), AT(json), 0, 0, 0, "machine-readable output"},
     {"--quiet", NULL, FLAG, SAMPLES | LM_LOGITS, AT(quiet), 0, 0, 0, "no figures on standard error"},
     {"--help", NULL, HELP, ANY, 0, 0, 0, 0, "this text"},
 };

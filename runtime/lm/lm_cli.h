@@ -7,6 +7,8 @@
 #include "runtime/lm/lm_generate.h"
 #include "runtime/lm/lm_text.h"
 
+struct server;
+
 /* Arguments of an option that may be repeated. */
 struct lm_list {
     const char **v;
@@ -30,7 +32,9 @@ struct lm_cli {
     struct lm_sampling sampling;
     /* of serve */
     const char *model_name, *log_file, *api_key_file, *template_file, *reasoning, *reasoning_format, *config;
-    bool any_model, prefill, verbose;
+    bool any_model, prefill, verbose, receipts;
+    void *replay; /* of replay, whose command is serve without listeners */
+    int (*replay_opened)(struct server *s);
     int64_t parallel, queue, max_body;
     double timeout_s, drain_s, stretch;
     struct lm_list stops, stop_tokens, biases, breakers, listen, disabled, origins, positional;
@@ -48,6 +52,7 @@ enum lm_command_bit {
     LM_PROFILE = 128,
     LM_SERVE = 256,
     LM_LOGITS = 512,
+    LM_REPLAY = 1024,
 };
 
 struct lm_command {
@@ -66,6 +71,7 @@ int lm_cmd_embed(struct lm_cli *c);
 int lm_cmd_bench(struct lm_cli *c);
 int lm_cmd_profile(struct lm_cli *c);
 int lm_cmd_serve(struct lm_cli *c); /* runtime/serve */
+int lm_cmd_replay(struct lm_cli *c);
 int lm_cmd_logits(struct lm_cli *c);
 
 /* Parses and runs. */

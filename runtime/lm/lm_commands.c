@@ -46,6 +46,10 @@ static const struct lm_command commands[] = {
      "second one stops at once.",
      "serve\nserve --listen 0.0.0.0:8000 --api-key-file keys --log -\nserve --listen unix:/run/model.sock "
      "--parallel 16"},
+    {"replay", "an answer once more, by its receipt", LM_REPLAY, lm_cmd_replay,
+     "Computes the answer of a receipt again (`serve --receipts`; a file with the receipt or with the whole\n"
+     "reply), writes its text and compares the tokens. Exit code 4: they differ.",
+     "replay receipt.json\nreplay reply.json --threads 1"},
     {"logits", "the model's raw output, for tests", LM_LOGITS, lm_cmd_logits,
      "Continues lines of token ids greedily by -n tokens and prints, for each line, a hash of the\n"
      "bits of the logits that tokens were drawn from, and their number. Batches, chunks, threads,\n"
@@ -67,7 +71,7 @@ static const struct cli_extra_command rows[] = {
     {"embed", "texts to vectors", run},         {"perplexity", "how well a text is predicted", run},
     {"tokenize", "text to tokens", run},        {"detokenize", "tokens to text", run},
     {"bench", "measure speed of a model", run}, {"profile", "time of each kernel launch", run},
-    {"serve", "an inference server", run},
+    {"serve", "an inference server", run},      {"replay", "an answer once more, by its receipt", run},
     {"logits", "the model's raw output, for tests", run},
 };
 _Static_assert(sizeof rows / sizeof *rows == N_COMMANDS, "one row a command");

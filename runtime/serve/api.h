@@ -75,6 +75,7 @@ struct api_choice {
     uint32_t n_scored;
     double prompt_began, first_token, last_token; /* clock of events */
     uint32_t n_tokens;
+    uint64_t token_hash; /* of a receipt */
     struct api_answer answer;
     int32_t part;   /* what a stream is in the middle of: enum api_part */
     uint32_t parts; /* that were begun */
@@ -138,6 +139,8 @@ bool api_read_body(struct server *s, struct http_conn *c, struct jinja_arena **a
                    struct jinja_value *out);
 /* Fields of an endpoint into a->p. False: replied, naming the field. */
 bool api_read_params(struct api_call *a, const struct jinja_dict *body);
+/* Parameters by their names, as a request to /v1/completions has them, but for lists and those that are no field of a's own. */
+void api_json_settings(struct json *j, const struct api_params *p);
 /* The fields of an endpoint as properties of a JSON Schema. */
 void api_json_fields(struct json *j, unsigned endpoint);
 /* A field of a dict, NULL when it is absent or null. */
@@ -149,6 +152,8 @@ char *api_copy(struct jinja_arena *arena, const char *text, size_t n);
 /* ---- api_value.c ---- */
 
 void api_json_value(struct json *j, const char *key, const struct jinja_value *v);
+/* The shortest decimal that reads back as the same number. */
+void api_json_real(struct json *j, const char *key, double x);
 /* Text that is JSON. */
 void api_json_raw(struct json *j, const char *key, const char *text, size_t n);
 
@@ -164,6 +169,8 @@ bool api_take_format(struct api_call *a, const struct jinja_value *v, const char
 bool api_take_structure(struct api_call *a, const char *what, const struct jinja_value *v,
                         const char *param);
 bool api_take_structures(struct api_call *a, const struct jinja_value *v, const char *param);
+/* "structured_outputs": {...}; g NULL: nothing. Texts are there with --receipts alone. */
+void api_json_grammar(struct json *j, const struct api_grammar *g);
 void api_grammar_leave(struct server *s, struct api_grammar *g);
 void api_grammars_deinit(struct server *s);
 
@@ -194,6 +201,12 @@ void api_call_id(const struct api_call *a, const struct api_choice *x, uint32_t 
                  size_t cap);
 /* The arguments as a JSON object; {"INVALID_JSON": text} where they are none. */
 void api_json_arguments(struct json *j, const char *key, const struct api_answer_call *c);
+
+/* ---- api_receipt.c ---- */
+
+void api_receipt_add(struct api_choice *x, uint32_t token);
+/* "receipt": {...}, where the server gives them. */
+void api_json_receipt(struct api_call *a, struct json *j);
 
 /* ---- api_call.c ---- */
 

@@ -322,6 +322,7 @@ static void measure(struct api_call *a, struct api_choice *x, const struct work_
         x->first_token = now;
     }
     x->last_token = now, x->n_tokens++;
+    if (a->s->o.receipts) api_receipt_add(x, e->token);
     if (a->p.d.n_logprobs >= 0) x->score += (double)e->logprob, x->n_scored++;
 }
 

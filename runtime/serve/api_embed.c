@@ -113,31 +113,43 @@ static void on_abort(struct http_conn *c)
 
 /* ---- the request ---- */
 
-/* Tokens of one input, a string or a list of ids. False: replied. */
-static bool take_input(struct embed_call *e, const struct jinja_value *v, uint32_t at)
+/* A text, or a token's id, behind the *n ids that are there. False: replied. */
+static bool add_ids(struct embed_call *e, const struct jinja_value *x, uint32_t at, unsigned flags, size_t *n)
 {
     struct server *s = e->s;
     struct infr_status st;
-    size_t n = 0;
-    if (v->kind == JINJA_STR && v->len) {
-        if (lm_text_encode(&s->x.text, v->u.s, v->len, TOK_ENCODE_BOS | TOK_ENCODE_EOS, &e->ids[at],
-                           &n, &st)) {
-            server_error(e->c, 400, "input", "%s", st.note);
-            return false;
-        }
-    } else if (v->kind == JINJA_LIST) {
-        n = v->u.list->count;
-        e->ids[at] = malloc((n + 1) * sizeof(uint32_t));
-        for (size_t i = 0; e->ids[at] && i < n; i++) {
-            const struct jinja_value *x = &v->u.list->items[i];
-            if (x->kind != JINJA_INT || x->u.i < 0 || x->u.i >= tok_count(&s->x.text.tok)) {
-                server_error(e->c, 400, "input", "input[%u] is neither a text nor token ids", at);
-                return false;
-            }
-            e->ids[at][i] = (uint32_t)x->u.i;
-        }
+    uint32_t id = 0, *ids = &id;
+    size_t k = 1;
+    bool text = x->kind == JINJA_STR;
+    if (text && lm_text_encode(&s->x.text, x->u.s, x->len, flags, &ids, &k, &st)) {
+        server_error(e->c, 400, "input", "%s", st.note);
+        return false;
     }
-    if (!n || !e->ids[at]) {
+    if (!text && (x->kind != JINJA_INT || x->u.i < 0 || x->u.i >= tok_count(&s->x.text.tok))) {
+        server_error(e->c, 400, "input", "input[%u] is neither a text nor token ids", at);
+        return false;
+    }
+    if (!text) id = (uint32_t)x->u.i;
+    uint32_t *more = realloc(e->ids[at], (*n + k + 1) * sizeof *more);
+    if (more) {
+        e->ids[at] = more;
+        memcpy(more + *n, ids, k * sizeof *more);
+        *n += k;
+    } else
+        server_error(e->c, 503, NULL, "no memory for the request");
+    if (text) free(ids);
+    return more;
+}
+
+/* Tokens of one input, a string or a list of ids and strings, which is one text then. False: replied. */
+static bool take_input(struct embed_call *e, const struct jinja_value *v, uint32_t at)
+{
+    struct server *s = e->s;
+    size_t n = 0;
+    if (v->kind == JINJA_STR && v->len && !add_ids(e, v, at, TOK_ENCODE_BOS | TOK_ENCODE_EOS, &n)) return false;
+    for (uint32_t i = 0; v->kind == JINJA_LIST && i < v->u.list->count; i++)
+        if (!add_ids(e, &v->u.list->items[i], at, i ? TOK_ENCODE_CONTINUED : 0, &n)) return false;
+    if (!n) {
         server_error(e->c, 400, "input", "input[%u] is neither a text nor token ids, or is empty",
                      at);
         return false;
@@ -185,14 +197,24 @@ static bool take_fields(struct embed_call *e, const struct jinja_dict *d)
     return true;
 }
 
+/* Is the list one text? It has ids, if only beside strings. */
+static bool is_one(const struct jinja_list *l)
+{
+    bool ids = false;
+    for (uint32_t i = 0; i < l->count; i++) {
+        if (l->items[i].kind == JINJA_LIST) return false;
+        ids = ids || l->items[i].kind == JINJA_INT;
+    }
+    return ids;
+}
+
 static bool take(struct embed_call *e, const struct jinja_dict *d)
 {
     const struct jinja_value *input = api_field(d, "input");
     const struct jinja_value *items = input;
     uint32_t n = 1, dims = e->s->x.model->embedding_dims;
     if (!take_fields(e, d)) return false;
-    if (input && input->kind == JINJA_LIST && input->u.list->count &&
-        input->u.list->items[0].kind != JINJA_INT)
+    if (input && input->kind == JINJA_LIST && input->u.list->count && !is_one(input->u.list))
         items = input->u.list->items, n = input->u.list->count;
     if (!input || (input->kind != JINJA_STR && input->kind != JINJA_LIST) || n > MAX_TEXTS) {
         server_error(e->c, 400, "input", "input is a text, token ids, or a list of at most %d",

@@ -19,6 +19,9 @@ struct api_grammar {
     struct gr_grammar *grammar;
     struct gr_state *state; /* before the first byte */
     uint32_t n_users;
+    enum gr_kind kind;
+    char *text; /* for receipts; else NULL */
+    size_t n_text;
     struct api_grammar *next; /* the last used one first */
 };
 
@@ -26,6 +29,7 @@ static void destroy(struct api_grammar *g)
 {
     gr_state_destroy(g->state);
     gr_destroy(g->grammar);
+    free(g->text);
     free(g);
 }
 
@@ -47,6 +51,17 @@ void api_grammars_deinit(struct server *s)
     trim(s, 0);
     gr_vocab_destroy(s->vocab);
     s->vocab = NULL;
+}
+
+void api_json_grammar(struct json *j, const struct api_grammar *g)
+{
+    static const char *const names[] = {"json", "json_object", "regex", "grammar", "choice", "grammar", "structural_tag"};
+    if (!g || !g->text) return;
+    json_open(j, "structured_outputs", '{');
+    if (g->kind == GR_JSON_OBJECT) json_bool(j, names[g->kind], true);
+    else if (g->kind == GR_CHOICE) api_json_raw(j, names[g->kind], g->text, g->n_text);
+    else lm_json_text(j, names[g->kind], g->text, g->n_text);
+    json_close(j, '}');
 }
 
 void api_grammar_leave(struct server *s, struct api_grammar *g)
@@ -98,12 +113,15 @@ bool api_take_grammar(struct api_call *a, enum gr_kind kind, const char *text, s
             return refuse(a, param, &error);
         }
         if (g) g->state = gr_state_create(g->grammar);
-        if (!g || !g->state) {
+        if (g && s->o.receipts) g->text = malloc(n + 1);
+        if (!g || !g->state || (s->o.receipts && !g->text)) {
             if (g) destroy(g);
             server_error(a->c, 503, param, "no memory for the grammar");
             return false;
         }
         memcpy(g->hash, hash, sizeof hash);
+        g->kind = kind, g->n_text = n;
+        if (g->text) memcpy(g->text, text, n);
         g->next = s->grammars, s->grammars = g;
     }
     g->n_users++;
@@ -179,7 +197,11 @@ bool api_take_structure(struct api_call *a, const char *what, const struct jinja
         if (v->kind != JINJA_BOOL) return bad(a, param, "is true or false");
         return !v->u.b || api_take_grammar(a, GR_JSON_OBJECT, "", 0, param);
     }
-    return bad(a, param, "knows json, regex, choice, grammar and json_object");
+    if (!strcmp(what, "structural_tag")) {
+        if (v->kind != JINJA_STR) return bad(a, param, "is a text");
+        return api_take_grammar(a, GR_STRUCTURAL_TAG, v->u.s, v->len, param);
+    }
+    return bad(a, param, "knows json, regex, choice, grammar, json_object and structural_tag");
 }
 
 /* vLLM's structured_outputs: one of the above as a member. */

@@ -209,6 +209,7 @@ static void json_final(struct api_call *a, struct json *j, struct api_choice *x,
         json_string(j, "stopping_word", "");
     api_json_timings(j, job);
     json_probs(a, j, all);
+    api_json_receipt(a, j);
     json_close(j, '}');
 }
 

@@ -85,6 +85,7 @@ static void json_message(struct api_call *a, struct json *j, const char *key)
     json_close(j, ']');
     json_stop(a, j, x);
     json_usage(a, j, x->ended ? x->work.job.n_generated : 0);
+    if (x->ended) api_json_receipt(a, j);
     json_close(j, '}');
 }
 
@@ -172,6 +173,7 @@ static void end(struct api_call *a)
     json_stop(a, j, x);
     json_close(j, '}');
     json_usage(a, j, x->work.job.n_generated);
+    api_json_receipt(a, j);
     json_close(j, '}');
     if (!api_send(a, "message_delta")) return;
     j = open_event(a, "message_stop");

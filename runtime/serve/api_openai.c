@@ -197,12 +197,15 @@ static struct json *open_object(struct api_call *a, const char *object)
 
 static void send_usage(struct api_call *a)
 {
-    if (a->p.include_usage) {
+    if (a->p.include_usage || a->s->o.receipts) {
         struct json *j = open_object(a, a->kind->object);
         json_open(j, "choices", '[');
         json_close(j, ']');
-        api_json_usage(a, j);
-        api_json_timings(j, &a->choices[0].work.job);
+        if (a->p.include_usage) {
+            api_json_usage(a, j);
+            api_json_timings(j, &a->choices[0].work.job);
+        }
+        api_json_receipt(a, j);
         json_close(j, '}');
         if (!api_send(a, NULL)) return;
     }
@@ -309,6 +312,7 @@ static void completion_whole(struct api_call *a)
     json_close(j, ']');
     api_json_usage(a, j);
     api_json_timings(j, &a->choices[0].work.job);
+    api_json_receipt(a, j);
     json_close(j, '}');
 }
 
@@ -587,6 +591,7 @@ static void chat_whole(struct api_call *a)
     json_close(j, ']');
     api_json_usage(a, j);
     api_json_timings(j, &a->choices[0].work.job);
+    api_json_receipt(a, j);
     json_prompt_logprobs(a, j, &a->choices[0]);
     json_verbose(a, j);
     json_close(j, '}');

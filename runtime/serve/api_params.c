@@ -506,8 +506,10 @@ static bool settle(struct api_call *a)
     bool drawn = !p->seed_given || (a->kind->endpoint == API_LLAMA && p->seed == -1);
     if (!drawn) d->sampling.seed = (uint64_t)p->seed;
     else if (!a->s->o.seed_given || p->seed_given) d->sampling.seed = lm_entropy() >> 32;
-    if (!p->max_tokens_given) p->max_tokens = a->s->o.predict;
-    if (a->kind->endpoint == API_COMPLETIONS && p->max_tokens < 0) p->max_tokens = 16; /* OpenAI's */
+    if (!p->max_tokens_given) {
+        p->max_tokens = a->s->o.predict;
+        if (a->kind->endpoint == API_COMPLETIONS && p->max_tokens < 0) p->max_tokens = 16; /* OpenAI's */
+    }
     d->max_tokens = p->max_tokens >= 0 ? (uint32_t)p->max_tokens : UINT32_MAX;
     d->on_full = a->s->o.on_full;
     if (!d->max_tokens && !p->echo && a->kind->endpoint != API_LLAMA)
@@ -567,6 +569,22 @@ bool api_read_params(struct api_call *a, const struct jinja_dict *body)
         if (v->kind != JINJA_NONE && !take(a, &rows[k], v)) return false;
     }
     return settle(a);
+}
+
+void api_json_settings(struct json *j, const struct api_params *p)
+{
+    _Static_assert(AT(d) == 0, "fields of the description come first");
+    size_t last = 0;
+    for (int i = 0; i < N_ROWS; i++) {
+        const struct row *r = &rows[i];
+        const void *field = (const char *)p + r->at;
+        if (r->at >= sizeof p->d || r->at == last || !(r->endpoints & API_COMPLETIONS)) continue;
+        last = r->at; /* of two names for one thing the first */
+        if (r->kind == REAL) api_json_real(j, r->name, *(const double *)field);
+        else if (r->kind == INT32) json_int(j, r->name, *(const int32_t *)field);
+        else if (r->kind == BOOL && r->at != AT(d.report_progress))
+            json_bool(j, r->name, *(const bool *)field != (r->lo > 0));
+    }
 }
 
 void api_json_fields(struct json *j, unsigned endpoint)

@@ -146,6 +146,7 @@ static void json_response(struct api_call *a, struct json *j, const char *key)
     if (x->ended) json_usage(a, j);
     else json_null(j, "usage");
     json_settings(a, j);
+    if (x->ended) api_json_receipt(a, j);
     json_close(j, '}');
 }
 

@@ -5,8 +5,7 @@
 
 #include "runtime/serve/api.h"
 
-/* The shortest decimal that reads back as the same number. */
-static void put_real(struct json *j, const char *key, double x)
+void api_json_real(struct json *j, const char *key, double x)
 {
     char text[40];
     for (int digits = 15; digits <= 17; digits++) {
@@ -42,7 +41,7 @@ void api_json_value(struct json *j, const char *key, const struct jinja_value *v
     case JINJA_BOOL: json_bool(j, key, v->u.b); break;
     case JINJA_INT: json_int(j, key, v->u.i); break;
     case JINJA_BIGINT: api_json_raw(j, key, v->u.s, v->len); break;
-    case JINJA_FLOAT: put_real(j, key, v->u.f); break;
+    case JINJA_FLOAT: api_json_real(j, key, v->u.f); break;
     case JINJA_STR: lm_json_text(j, key, v->u.s, v->len); break;
     case JINJA_LIST:
         json_open(j, key, '[');

@@ -125,6 +125,7 @@ int lm_cmd_serve(struct lm_cli *c)
                                    .n_listen = c->listen.n ? c->listen.n : 1,
                                    .model_name = c->model_name,
                                    .any_model = c->any_model,
+                                   .receipts = c->receipts,
                                    .prefill = c->prefill,
                                    .verbose = c->verbose,
                                    .predict = c->predict,
@@ -143,6 +144,7 @@ int lm_cmd_serve(struct lm_cli *c)
                                    .chunk = (uint32_t)c->chunk,
                                    .stretch = c->stretch,
                                    .http = {.max_body = (uint64_t)c->max_body}};
+    s->opened = c->replay_opened, s->replay = c->replay;
     struct jinja_arena *arena = NULL;
     int code = take_words(c, &s->o);
     if (!code) code = take_kwargs(c, s, &arena);

@@ -283,6 +283,7 @@ static int begin(struct server *s)
         return cli_usage("no memory for the server"), INFR_ENVIRONMENT;
     int code = keys_load(s);
     if (!code) code = open_log(s);
+    if (!code && s->opened) return s->opened(s);
     if (!code) code = server_listen(s);
     if (!code) server_say_ready(s);
     return code;

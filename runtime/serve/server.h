@@ -34,6 +34,7 @@ struct server_options {
     const char *log_path;   /* NULL: none; "-": standard error */
     const char *key_path;   /* API keys, one a line; NULL: none are asked for */
     bool any_model; /* or anything */
+    bool receipts;  /* every answer has one */
     bool requests_only; /* keys have no limits in tokens: this process does not count them */
     const char *const *disabled; /* paths */
     size_t n_disabled;
@@ -83,6 +84,8 @@ struct server {
     int wake_fd;
     void (*on_wake)(struct server *s); /* takes all that is done */
     void (*drain)(struct server *s);   /* no job is accepted from now on */
+    int (*opened)(struct server *s); /* in place of listeners, when the loop is there; or NULL */
+    void *replay;                    /* its */
     void (*more_metrics)(struct server *s, FILE *out); /* or NULL */
     struct event_base *base;
     struct http_server http;

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -318,8 +319,13 @@ def vectors():
         got = struct.unpack("<%df" % (len(raw) // 4), raw)
         assert all(abs(x - y) < 1e-6 for x, y in zip(got, r["data"][1]["embedding"]))
         assert e.post("/v1/embeddings", {"input": "x y " * 1000}, 400)["error"]["param"] == "input"
-        for bad in [None, [], {}, 5, ["a", 5], [[5, -1]], ""]:
+        for bad in [None, [], {}, 5, ["a", 10**9], ["a", -1], ["a", None], [[5, -1]], ""]:
             assert e.post("/v1/embeddings", {"input": bad}, 400)["error"]["param"] == "input", bad
+        # ids and strings in one list are one text
+        ids = e.post("/tokenize", {"content": "robot city", "add_special": False})["tokens"]
+        one = [e.post("/v1/embeddings", {"input": x})["data"] for x in (ids + [7], ["robot city", 7], [["robot city", 7]])]
+        assert all(len(x) == 1 and x[0]["embedding"] == one[0][0]["embedding"] for x in one)
+        assert len(e.post("/v1/embeddings", {"input": [[5, "city"], "a", [6]]})["data"]) == 3
         assert e.post("/v1/embeddings", {"input": "a", "dimensions": 3}, 400)["error"]["param"] == "dimensions"
         e.post("/v1/completions", {"prompt": "a"}, 501)
         S.post("/v1/embeddings", {"input": "a"}, 501)
@@ -751,6 +757,21 @@ def health_within_a_moment():
     c = http.client.HTTPConnection("127.0.0.1", S.port)
     c.request("GET", "/health")
     assert c.getresponse().read() == b'{"status":"ok"}'
+
+
+@test
+def the_dashboard_asks_for_what_there_is():
+    """Every series that docs/serve/grafana.json names is exported, with the labels that it selects by."""
+    page = S.request("GET", "/metrics")[2].decode()
+    text = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/serve/grafana.json")).read()
+    asked = set(re.findall(r"([a-z][a-z0-9_]*(?::[a-z0-9_]+)?)\{([^}]*)\}", "\n".join(x["expr"] for p in json.loads(text)["panels"] for x in p["targets"])))
+    asked.add(("vllm:num_requests_running", "job,model_name="))
+    assert len({name for name, _ in asked}) > 20
+    for name, labels in asked:
+        lines = [x for x in page.splitlines() if re.match(re.escape(name) + r"[{ ]", x)]
+        assert lines, name
+        assert "model_name" not in labels or all("model_name=" in x for x in lines), name
+    assert set(re.findall(r"by \(([a-z_, ]+)\)", text)) <= {"le", "status", "finished_reason"}
 
 
 @test
