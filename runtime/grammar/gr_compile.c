@@ -187,7 +187,7 @@ void gr_hash(enum gr_kind kind, const char *text, size_t n, const struct gr_opti
     struct gr_options o = with_defaults(options);
     uint64_t words[] = {(uint64_t)kind, o.max_memory_bytes, o.max_states,  o.max_work,
                         o.max_configs,  o.max_text_bytes,   o.max_space, (uint64_t)o.space,
-                        o.formats_annotate, n};
+                        o.formats_annotate, o.few_escapes, n};
     for (int lane = 0; lane < 2; lane++) {
         uint64_t h = lane ? 0x243f6a8885a308d3u : 0x13198a2e03707344u, word = 0;
         for (size_t i = 0; i < sizeof words / sizeof *words; i++) h = gr_mix(h ^ words[i]);

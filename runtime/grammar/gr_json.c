@@ -88,12 +88,46 @@ static enum verdict feed(struct text_step *x, uint32_t c)
     return length_fits(x->str, x->t.state, x->t.count) ? GOES_ON : DEAD;
 }
 
+/* Characters that stand for themselves and are not written by number, when few escapes are wished. */
+enum { PRINTABLE = 0x20, PRINTABLE_END = 0x7f };
+
+static bool may_number(const struct text_step *x, uint32_t c)
+{
+    return !x->g->o.few_escapes || c < PRINTABLE || c >= PRINTABLE_END;
+}
+
+/* The digits so far leave these characters. */
+static bool hex_alive(const struct text_step *x, uint32_t hex, unsigned left)
+{
+    uint32_t lo = hex << 4 * left, hi = lo + (1u << 4 * left) - 1;
+    if (x->g->o.few_escapes && lo < PRINTABLE_END && hi >= PRINTABLE) {
+        if (lo < PRINTABLE && range_alive(x, lo, PRINTABLE - 1, count_after(x))) return true;
+        lo = PRINTABLE_END;
+    }
+    if (lo <= hi && range_alive(x, lo, hi, count_after(x))) return true;
+    if (hi < 0xd800 || lo > 0xdbff) return false;
+    if (lo < 0xd800) lo = 0xd800;
+    if (hi > 0xdbff) hi = 0xdbff;
+    return range_alive(x, 0x10000 + ((lo - 0xd800) << 10),
+                       0x10000 + ((hi - 0xd800) << 10) + 0x3ff, count_after(x));
+}
+
+static const char ESCAPES[] = "\"\\/bfnrt", MEANINGS[] = "\"\\/\b\f\n\r\t";
+
+static bool escape_alive(const struct text_step *x)
+{
+    if (!x->g->o.few_escapes) return range_alive(x, 0, 0x10ffff, count_after(x));
+    for (const char *c = MEANINGS; *c; c++)
+        if (range_alive(x, (uint8_t)*c, (uint8_t)*c, count_after(x))) return true;
+    return hex_alive(x, 0, 4);
+}
+
 static enum verdict plain_byte(struct text_step *x, uint8_t byte)
 {
     if (byte == '"') return CLOSED;
     if (byte == '\\') {
         x->t.phase = GR_TEXT_BACKSLASH;
-        return range_alive(x, 0, 0x10ffff, count_after(x)) ? GOES_ON : DEAD;
+        return escape_alive(x) ? GOES_ON : DEAD;
     }
     uint32_t next = byte < 0x20 ? 0 : gr_next(x->g, x->str->start + x->t.state, byte);
     if (!next) return DEAD;
@@ -101,18 +135,6 @@ static enum verdict plain_byte(struct text_step *x, uint8_t byte)
     if (x->key_of) return GOES_ON;
     x->t.count += x->str->shortest && (byte & 0xc0) != 0x80;
     return length_fits(x->str, x->t.state, x->t.count) ? GOES_ON : DEAD;
-}
-
-/* The digits so far leave these characters. */
-static bool hex_alive(const struct text_step *x, uint32_t hex, unsigned left)
-{
-    uint32_t lo = hex << 4 * left, hi = lo + (1u << 4 * left) - 1;
-    if (range_alive(x, lo, hi, count_after(x))) return true;
-    if (hi < 0xd800 || lo > 0xdbff) return false;
-    if (lo < 0xd800) lo = 0xd800;
-    if (hi > 0xdbff) hi = 0xdbff;
-    return range_alive(x, 0x10000 + ((lo - 0xd800) << 10),
-                       0x10000 + ((hi - 0xd800) << 10) + 0x3ff, count_after(x));
 }
 
 static int hex_digit(uint8_t c)
@@ -140,7 +162,7 @@ static enum verdict hex_byte(struct text_step *x, uint8_t byte)
                          count_after(x)))
             return DEAD;
     } else if (got == 4 && (hex < 0xd800 || hex > 0xdfff)) {
-        return feed(x, hex);
+        return may_number(x, hex) ? feed(x, hex) : DEAD;
     } else if (!hex_alive(x, hex, 4 - got)) {
         return DEAD;
     } else if (got == 4) {
@@ -154,14 +176,13 @@ static enum verdict hex_byte(struct text_step *x, uint8_t byte)
 
 static enum verdict text_byte(struct text_step *x, uint8_t byte)
 {
-    static const char from[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
     switch (x->t.phase) {
     case GR_TEXT_PLAIN: return plain_byte(x, byte);
     case GR_TEXT_BACKSLASH: {
-        const char *at = byte ? strchr(from, byte) : NULL;
-        if (at) return feed(x, (uint8_t)means[at - from]);
+        const char *at = byte ? strchr(ESCAPES, byte) : NULL;
+        if (at) return feed(x, (uint8_t)MEANINGS[at - ESCAPES]);
         x->t.phase = GR_TEXT_HEX, x->t.hex = 0;
-        return byte == 'u' ? GOES_ON : DEAD;
+        return byte == 'u' && (!x->g->o.few_escapes || hex_alive(x, 0, 4)) ? GOES_ON : DEAD;
     }
     case GR_TEXT_LOW_BACKSLASH: x->t.phase = GR_TEXT_LOW_U; return byte == '\\' ? GOES_ON : DEAD;
     case GR_TEXT_LOW_U: x->t.phase = GR_TEXT_LOW_HEX; return byte == 'u' ? GOES_ON : DEAD;

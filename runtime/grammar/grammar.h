@@ -54,6 +54,7 @@ struct gr_options {
     uint32_t max_space;      /* [32] at most 200 */
     enum gr_space space;
     bool formats_annotate; /* JSON Schema's "format" is not enforced, as 2020-12 has it */
+    bool few_escapes; /* printable ASCII is not written as \u0041: for answers, not for checking */
 };
 
 #define GR_MESSAGE_BYTES 256u

@@ -258,9 +258,18 @@ static void plan(struct lm_generator *g, struct lm_request *r, uint32_t end)
 {
     struct entry *e = &g->plan[g->n_plan++];
     e->r = r, e->begin = r->seq.n_computed, e->end = end;
-    e->rows_from = end == r->seq.n_tokens ? end - 1 : end;
+    e->rows_from = end >= r->seq.n_tokens ? r->seq.n_tokens - 1 : end;
     if (wants_rows(r)) e->rows_from = e->begin;
     e->first_row = lm_batch_add(&g->batch, &r->seq, e->begin, end, e->rows_from);
+}
+
+/* Tokens of the answer's draft (lm_jump.c) for which there is room beside `others` more answers. */
+static uint32_t draft_room(struct lm_generator *g, const struct lm_request *r, uint32_t others)
+{
+    uint32_t rows = g->batch.max_rows - g->batch.n_rows, tokens = g->batch.max_tokens - g->batch.n_tokens;
+    uint32_t room = rows < tokens ? rows : tokens, n = r->n_draft;
+    if (room < others + 1) return 0;
+    return n < room - others - 1 ? n : room - others - 1;
 }
 
 /* The next token of every answer. Pages come from the youngest, which has not been planned yet. */
@@ -271,7 +280,10 @@ static void plan_answers(struct lm_generator *g)
         if (r->seq.n_computed + 1 != r->seq.n_tokens || wants_rows(r)) continue;
         while (r->state == LM_ACTIVE && !lm_seq_reserve(g->pages, &r->seq, r->seq.n_tokens))
             preempt(g, g->active[g->n_active - 1]);
-        if (r->state == LM_ACTIVE) plan(g, r, r->seq.n_tokens);
+        if (r->state != LM_ACTIVE) continue;
+        uint32_t n = draft_room(g, r, g->n_active - i - 1);
+        if (n && !lm_seq_reserve(g->pages, &r->seq, r->seq.n_tokens + n)) n = 0;
+        plan(g, r, r->seq.n_tokens + n);
     }
 }
 
@@ -311,8 +323,10 @@ static void plan_prompts(struct lm_generator *g)
 
 static void finish_step(struct lm_generator *g, const struct lm_output *out)
 {
-    for (uint32_t i = 0; i < g->n_plan; i++)
-        lm_seq_commit(g->pages, &g->plan[i].r->seq, g->plan[i].end);
+    for (uint32_t i = 0; i < g->n_plan; i++) {
+        struct lm_seq *s = &g->plan[i].r->seq; /* drafts are not part of it yet */
+        lm_seq_commit(g->pages, s, g->plan[i].end < s->n_tokens ? g->plan[i].end : s->n_tokens);
+    }
     for (uint32_t i = 0; i < g->n_plan; i++) lm_request_progress(g->plan[i].r, g->plan[i].end);
     for (uint32_t i = 0; i < g->n_plan; i++)
         if (g->plan[i].r->state == LM_ACTIVE)

@@ -92,7 +92,7 @@ struct lm_request_desc {
      * the vocabulary's trie. The answer ends where the grammar does; min_tokens does not hold then. */
     const struct gr_state *grammar; /* NULL: anything */
     struct gr_vocab *grammar_vocab;
-    bool no_jumps; /* tokens that the grammar forces are drawn all the same (lm_jump.c) */
+    bool no_jumps; /* one token a step, also where the grammar forces what follows (lm_jump.c) */
     struct lm_thinking thinking; /* not with a grammar */
     lm_event_fn *on_event; /* may cancel requests, not submit or destroy any */
     void *user;
@@ -149,7 +149,7 @@ const char *lm_finish_name(enum lm_finish f);
 struct lm_counts {
     struct lm_page_counts pages;
     uint64_t steps, tokens_computed, preemptions, slides;
-    uint64_t jumped; /* tokens that a grammar forced, which were not drawn */
+    uint64_t drafted, jumped; /* tokens that grammars forced: tried in a step; that needed none */
     uint32_t running, waiting;
     uint32_t step_tokens, step_answers; /* of the last step: all tokens; those of answers */
 };

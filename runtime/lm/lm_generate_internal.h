@@ -15,7 +15,7 @@ struct lm_request {
     struct lm_stop stop;
     struct tok_stream stream;
     uint32_t *banned; /* stop tokens, then those that end generation */
-    size_t n_stop_tokens, n_banned, n_bias;
+    size_t n_stop_tokens, n_banned;
     struct lm_logprob *top;
     uint32_t *post_tokens; /* [vocab], with post_sampling */
     double *post_probs;
@@ -26,6 +26,7 @@ struct lm_request {
     const char *error;
     bool cancel;
     uint32_t n_prompt, n_cached, n_generated;
+    uint32_t n_draft; /* tokens behind the sequence's that a grammar will likely have next */
     uint32_t n_thought, n_forced; /* tokens of thinking; of its end that were put in */
     bool thought;                 /* thinking has ended */
     uint32_t n_reported; /* prompt tokens whose log probability was told */
@@ -70,11 +71,13 @@ void lm_generator_wait(struct lm_generator *g, struct lm_request *r);
 
 /* Rows of prompt log probabilities that a step computes at most: they are vocab floats each. */
 #define LM_PROMPT_ROWS 64u
+/* Tokens of an answer beside the drawn one that a step tries. */
+#define LM_MOST_DRAFT 16u
 
 /* Uses the logits of an entry's rows: tells log probabilities, draws, ends the request. */
 void lm_request_rows(struct lm_request *r, const struct entry *e, const float *logits);
-/* Tokens that the grammar forces next, for free(); NULL: none, or they are to be drawn. */
-uint32_t *lm_jump(struct lm_request *r, size_t *n_ids);
+/* Writes tokens that the grammar forces next behind those of the sequence: at most `most`. */
+uint32_t lm_draft(struct lm_request *r, uint32_t most);
 /* Ends it with a last event without a token; its pages are given back. */
 void lm_request_end(struct lm_request *r, enum lm_finish finish, const char *error);
 /* An event of how far the prompt is. */

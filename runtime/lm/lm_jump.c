@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Jumps: where a grammar leaves one text to go on with, its tokens need no drawing.
+ * Jumps: where a grammar leaves one text to go on with, several tokens take one step.
  *
- * The forced text is cut into tokens as the tokenizer cuts it, from the newest token on. Where it
- * ends the next token may begin inside of it (`"` and then `"a`): from the first place on from which
- * some longer token of the vocabulary could go past the end, tokens are left to be drawn. So each
- * token that is put in ends where the text is forced to go on, and the text is one that could have
- * been drawn; without jumps the model might have cut the forced part into smaller tokens.
+ * The forced text is cut into tokens as the tokenizer cuts it, from the newest token on: a draft. The
+ * next step computes the answer's newest token and the draft behind it, and draws from each row in
+ * turn, as it would have one by one; as long as what is drawn is the draft's token, the next row is
+ * that of the next step. So tokens, probabilities and text are those of single steps; only their
+ * number falls. A model that cuts the text otherwise costs the rows behind that place.
+ *
+ * Where the forced text ends the next token may begin inside of it (`"` and then `"a`): from the first
+ * place on from which some longer token of the vocabulary could go past the end, nothing is drafted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +17,6 @@
 #include "runtime/lm/lm_generate_internal.h"
 
 enum { MOST_BYTES = 256 };
-
-/* Whatever asks for more than the token itself, or for some of them to be drawn less, needs draws. */
-static bool may_jump(const struct lm_request *r)
-{
-    return r->grammar && r->state == LM_ACTIVE && !r->d.no_jumps && r->d.n_logprobs < 0 &&
-           !r->d.post_sampling && !r->n_bias && !r->n_stop_tokens;
-}
 
 /* Whole characters at the beginning of the n bytes; 0 where they begin inside one. */
 static size_t whole_characters(const char *s, size_t n)
@@ -59,24 +55,24 @@ static bool finishes_with(const struct lm_request *r, const char *text, size_t n
     return end;
 }
 
-uint32_t *lm_jump(struct lm_request *r, size_t *n_ids)
+uint32_t lm_draft(struct lm_request *r, uint32_t most)
 {
     char text[MOST_BYTES];
-    size_t work_bytes, max_ids, n;
-    *n_ids = 0;
-    if (!may_jump(r)) return NULL;
+    size_t work_bytes, max_ids, n, n_ids = 0;
+    if (r->d.no_jumps || most > r->seq.capacity - r->seq.n_tokens) return 0;
+    if (r->seq.n_tokens + most + 1 >= r->g->o.n_ctx) return 0;
     size_t forced = gr_forced(r->grammar, text, sizeof text);
-    if (!(n = whole_characters(text, forced))) return NULL;
-    if (tok_encode_plan(r->g->tok, text, n, &work_bytes, &max_ids)) return NULL;
+    if (!(n = whole_characters(text, forced))) return 0;
+    if (tok_encode_plan(r->g->tok, text, n, &work_bytes, &max_ids)) return 0;
     void *work = malloc(work_bytes + 1);
     uint32_t *ids = malloc((max_ids + 1) * sizeof *ids);
-    if (work && ids &&
-        !tok_encode(r->g->tok, text, n, TOK_ENCODE_CONTINUED, work, work_bytes, ids, max_ids, n_ids))
-        *n_ids = settled(r, text, n, n == forced && finishes_with(r, text, n), ids, *n_ids);
-    else
-        *n_ids = 0;
+    if (!work || !ids ||
+        tok_encode(r->g->tok, text, n, TOK_ENCODE_CONTINUED, work, work_bytes, ids, max_ids, &n_ids))
+        n_ids = 0;
+    n_ids = settled(r, text, n, n == forced && finishes_with(r, text, n), ids, n_ids);
+    if (n_ids > most) n_ids = most;
+    memcpy(r->seq.tokens + r->seq.n_tokens, ids ? ids : (uint32_t[]){0}, n_ids * sizeof *ids);
     free(work);
-    if (*n_ids) return ids;
     free(ids);
-    return NULL;
+    return (uint32_t)n_ids;
 }

@@ -197,7 +197,8 @@ static int take_grammar(struct lm_cli *c, const struct lm_open *x, struct lm_req
     if ((code = read_grammar(c, &kind, &file))) return code;
     const char *text = c->regex ? c->regex : file.n ? (const char *)file.data : "";
     size_t n = c->regex ? strlen(c->regex) : file.n;
-    bool ok = gr_compile(kind, text, n, NULL, &l->grammar, &e);
+    bool ok = gr_compile(kind, text, n, &(struct gr_options){.few_escapes = true},
+                         &l->grammar, &e);
     free(file.data);
     if (!ok && e.pointer[0]) return cli_usage("the schema, %s: %s", e.pointer, e.message);
     if (!ok) return cli_usage("the grammar, byte %zu: %s", e.offset, e.message);

@@ -124,7 +124,6 @@ int lm_generator_submit(struct lm_generator *g, const struct lm_request_desc *d,
     r->d = *d;
     r->d.prompt = NULL, r->d.stops = NULL, r->d.stop_tokens = NULL; /* the caller's */
     r->d.grammar = NULL;
-    r->n_bias = d->sampling.n_bias;
     r->d.sampling.bias = NULL, r->d.sampling.breakers = NULL;
     r->state = LM_DONE;
     if ((code = fill(r, d, st))) {
@@ -324,19 +323,6 @@ static void put(struct lm_request *r, struct lm_event *e)
     tell(r, e);
 }
 
-/* Tokens that the grammar forces; the next step computes them together. */
-static void jump(struct lm_request *r)
-{
-    size_t n;
-    uint32_t *ids = lm_jump(r, &n);
-    for (size_t i = 0; i < n && r->state == LM_ACTIVE; i++) {
-        struct lm_event e = {.request = r, .token = ids[i], .text = r->g->text, .stopped = -1};
-        put(r, &e);
-        r->g->counts.jumped++;
-    }
-    free(ids);
-}
-
 static void draw(struct lm_request *r, const float *logits)
 {
     struct lm_generator *g = r->g;
@@ -372,7 +358,6 @@ static void draw(struct lm_request *r, const float *logits)
         e.top = r->top;
     }
     put(r, &e);
-    jump(r);
 }
 
 static void report_prompt(struct lm_request *r, uint32_t position, const float *logits)
@@ -391,20 +376,37 @@ static void report_prompt(struct lm_request *r, uint32_t position, const float *
     tell(r, &e);
 }
 
+/* Draws the next token. True when it is the draft's, so that the next row is right, too. */
+static bool draw_row(struct lm_request *r, const float *logits, bool drafted)
+{
+    uint32_t next = r->seq.n_tokens, token = drafted ? r->seq.tokens[next] : LM_NO_TOKEN;
+    if (drafted) r->g->counts.drafted++;
+    draw(r, logits);
+    if (!drafted || r->state != LM_ACTIVE || r->cancel || r->seq.n_tokens != next + 1) return false;
+    if (r->seq.tokens[next] != token) return false;
+    r->g->counts.jumped++;
+    return true;
+}
+
 void lm_request_rows(struct lm_request *r, const struct entry *e, const float *logits)
 {
     size_t vocab = r->g->model->vocab;
-    uint32_t position = e->rows_from > e->begin ? e->rows_from : e->begin;
+    uint32_t position = e->rows_from > e->begin ? e->rows_from : e->begin, n_drawn = 0;
     for (uint32_t row = e->first_row; position < e->end; position++, row++) {
         const float *l = logits + row * vocab;
         if (r->d.prompt_logprobs && position + 1 < r->n_prompt && position >= r->n_reported)
             report_prompt(r, position, l);
         if (r->state == LM_DONE) return;
         if (position + 1 < r->seq.n_tokens) continue;
-        if (r->d.max_tokens)
-            draw(r, l);
-        else
+        if (!r->d.max_tokens) {
             lm_request_end(r, LM_FINISH_LENGTH, NULL);
-        return;
+            return;
+        }
+        n_drawn++;
+        if (!draw_row(r, l, position + 1 < e->end)) break;
     }
+    if (!n_drawn || !r->grammar || r->state != LM_ACTIVE) return;
+    /* What a draft had right is computed. A context that slides has no draft. */
+    if (n_drawn > 1) lm_seq_commit(r->g->pages, &r->seq, r->seq.n_tokens - 1);
+    r->n_draft = lm_draft(r, LM_MOST_DRAFT);
 }

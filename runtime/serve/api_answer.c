@@ -30,7 +30,9 @@ static void on_event(void *user, const struct tool_event *e)
     uint32_t most = w->of->p.parallel_calls ? API_MAX_CALLS : 1;
     struct work_bytes *to = NULL;
     switch (e->kind) {
-    case TOOL_CONTENT: to = &w->content; break;
+    case TOOL_CONTENT:
+        if (!w->of->forced) to = &w->content; /* else the beginning of a call that was cut off */
+        break;
     case TOOL_REASONING: to = &w->reasoning; break;
     case TOOL_BEGIN: {
         w->dropping = w->n_calls == most;

@@ -95,6 +95,7 @@ bool api_take_grammar(struct api_call *a, enum gr_kind kind, const char *text, s
     struct server *s = a->s;
     struct infr_status st;
     struct gr_error error = {0};
+    static const struct gr_options options = {.few_escapes = true};
     uint64_t hash[2];
     if (a->grammar) {
         server_error(a->c, 400, param, "%s: the answer is constrained twice", param);
@@ -104,11 +105,11 @@ bool api_take_grammar(struct api_call *a, enum gr_kind kind, const char *text, s
         server_error(a->c, 501, param, "%s", st.note);
         return false;
     }
-    gr_hash(kind, text, n, NULL, hash);
+    gr_hash(kind, text, n, &options, hash);
     struct api_grammar *g = find(s, hash);
     if (!g) {
         g = calloc(1, sizeof *g);
-        if (g && !gr_compile(kind, text, n, NULL, &g->grammar, &error)) {
+        if (g && !gr_compile(kind, text, n, &options, &g->grammar, &error)) {
             free(g);
             return refuse(a, param, &error);
         }

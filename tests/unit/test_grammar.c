@@ -492,10 +492,56 @@ static void code_points(void **state)
     }
 }
 
+/* In answers printable ASCII stands for itself, so keys and words are forced; the rest is as it was. */
+static void few_escapes(void **state)
+{
+    (void)state;
+    static const struct gr_options few = {.few_escapes = true};
+    static const struct {
+        const char *schema, *text;
+        bool fits, fits_with_few;
+    } cases[] = {
+        {"{\"const\": \"ab\"}", "\"ab\"", true, true},
+        {"{\"const\": \"ab\"}", "\"\\u0061b\"", true, false},
+        {"{\"const\": \"a\\nb\"}", "\"a\\nb\"", true, true},
+        {"{\"const\": \"a\\nb\"}", "\"a\\u000ab\"", true, true},
+        {"{\"const\": \"a/\\\"\"}", "\"a\\/\\\"\"", true, true},
+        {"{\"const\": \"a/\\\"\"}", "\"a/\\u0022\"", true, false},
+        {"{\"const\": \"\xc3\xa9\"}", "\"\\u00e9\"", true, true},
+        {"{\"type\": \"string\"}", "\"\\ud83d\\ude00\\u007f\\u0000\"", true, true},
+        {"{\"type\": \"string\"}", "\"\\u007e\"", true, false},
+        {"{\"type\": \"string\"}", "\"\\u0020\"", true, false},
+        {"{\"required\": [\"k\"]}", "{\"\\u006b\": 1}", true, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int k = 0; k < 2; k++) {
+            struct gr_grammar *g;
+            struct gr_error e;
+            const char *t = cases[i].schema;
+            assert_true(gr_compile(GR_JSON_SCHEMA, t, strlen(t), k ? &few : NULL, &g, &e));
+            struct gr_state *s = gr_state_create(g);
+            bool fits = gr_advance(s, cases[i].text, strlen(cases[i].text)) && gr_is_accepting(s);
+            if (fits != (k ? cases[i].fits_with_few : cases[i].fits)) fail_msg("%s, %d", cases[i].text, k);
+            gr_state_destroy(s);
+            gr_destroy(g);
+        }
+    }
+    struct gr_grammar *g;
+    struct gr_error e;
+    char out[16] = {0};
+    assert_true(gr_compile(GR_JSON_SCHEMA, "{\"const\": \"abc\"}", 16, &few, &g, &e));
+    struct gr_state *s = gr_state_create(g);
+    assert_true(gr_advance(s, "\"a", 2));
+    assert_int_equal(gr_forced(s, out, sizeof out), 3);
+    assert_string_equal(out, "bc\"");
+    gr_state_destroy(s);
+    gr_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices), cmocka_unit_test(code_points), cmocka_unit_test(regex),        cmocka_unit_test(choice),
+        cmocka_unit_test(few_escapes), cmocka_unit_test(slices), cmocka_unit_test(code_points), cmocka_unit_test(regex),        cmocka_unit_test(choice),
         cmocka_unit_test(gbnf),         cmocka_unit_test(json_values),
         cmocka_unit_test(json_numbers), cmocka_unit_test(json_objects),
         cmocka_unit_test(forced),       cmocka_unit_test(hostile),

@@ -621,42 +621,32 @@ static struct lm_counts answers_of(const struct jumps *j, struct answer *a)
 static void test_jumps(void **state)
 {
     (void)state;
-    struct answer with[N_JUMPS], without[N_JUMPS], again[N_JUMPS];
-    /* One text: the same with fewer steps, and the end is part of the jump. */
-    struct jumps one = {"root ::= \"hello world stop hello\"", false, -1, N_JUMPS, 64, 0}, other = one;
-    struct lm_counts c = answers_of(&one, with);
-    other.none = true;
-    struct lm_counts c_other = answers_of(&other, without);
-    for (int i = 0; i < N_JUMPS; i++) {
-        assert_string_equal(with[i].text, "hello world stop hello");
-        assert_string_equal(without[i].text, with[i].text);
-        assert_int_equal(with[i].finish, LM_FINISH_EOS);
-    }
-    assert_int_equal(c_other.jumped, 0);
-    assert_true(c.jumped >= 4 * N_JUMPS); /* what is left behind the first token: 4 words and more */
-    assert_true(c.steps * 2 < c_other.steps);
-    /* Log probabilities are of draws. */
-    other = one, other.n_logprobs = 1;
-    assert_int_equal(answers_of(&other, without).jumped, 0);
-    /* A choice behind " wor": " world" may begin there, so nothing from the blank on is put in. */
-    struct jumps choice = {"root ::= \"hello wor\" (\"ld\" | \"stop\") \" world\" [a-e]", false, -1, N_JUMPS, 64, 0};
-    c = answers_of(&choice, with);
-    assert_true(c.jumped > 0);
-    for (int i = 0; i < N_JUMPS; i++) {
-        const char *rest = with[i].text + strlen("hello wor");
-        assert_memory_equal(with[i].text, "hello wor", strlen("hello wor"));
-        rest += !strncmp(rest, "ld", 2) ? 2 : 4;
-        assert_memory_equal(rest, " world", 6);
-        assert_true(strlen(rest) == 7 && rest[6] >= 'a' && rest[6] <= 'e');
-    }
-    /* The same tokens in any batch, by any pieces, also when pages are taken away. */
-    static const struct jumps ways[] = {{NULL, false, -1, 1, 64, 0}, {NULL, false, -1, 3, 1, 0}, {NULL, false, -1, N_JUMPS, 7, 2}};
-    for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
-        other = ways[k], other.grammar = choice.grammar;
-        assert_int_equal(answers_of(&other, again).jumped, c.jumped);
-        for (int i = 0; i < N_JUMPS; i++) {
-            assert_int_equal(again[i].n, with[i].n);
-            assert_memory_equal(again[i].tokens, with[i].tokens, with[i].n * sizeof *with[i].tokens);
+    struct answer with[N_JUMPS], without[N_JUMPS];
+    static const char *const grammars[] = {
+        "root ::= \"hello world stop hello\"",
+        "root ::= \"hello wor\" (\"ld\" | \"stop\") \" world\" [a-e] \"hello hello\" [a-e]*",
+        "root ::= (\"hello \" [a-e] \" world \" [lo]){6}"};
+    static const struct jumps ways[] = {{NULL, false, -1, N_JUMPS, 64, 0}, {NULL, false, -1, 1, 64, 0},
+                                        {NULL, false, -1, 3, 1, 0},        {NULL, false, -1, N_JUMPS, 7, 2},
+                                        {NULL, false, 2, 4, 16, 3}};
+    for (size_t k = 0; k < sizeof grammars / sizeof *grammars; k++) {
+        struct jumps single = {grammars[k], true, 2, N_JUMPS, 64, 0};
+        struct lm_counts c_single = answers_of(&single, without);
+        assert_int_equal(c_single.drafted, 0);
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+            struct jumps j = ways[i];
+            j.grammar = grammars[k];
+            struct lm_counts c = answers_of(&j, with);
+            assert_true(c.jumped > 0 && c.jumped < c.drafted);
+            if (!i) assert_true(c.steps < c_single.steps);
+            for (int r = 0; r < N_JUMPS; r++) { /* all as from single steps, to the bit */
+                assert_string_equal(with[r].text, without[r].text);
+                assert_int_equal(with[r].finish, without[r].finish);
+                assert_int_equal(with[r].n, without[r].n);
+                assert_memory_equal(with[r].tokens, without[r].tokens, with[r].n * sizeof *with[r].tokens);
+                if (j.n_logprobs >= 0)
+                    assert_memory_equal(with[r].logprobs, without[r].logprobs, with[r].n * sizeof *with[r].logprobs);
+            }
         }
     }
 }
