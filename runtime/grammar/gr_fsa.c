@@ -337,10 +337,11 @@ static void close_over(struct maker *m, uint32_t x)
 
 static uint32_t lowest_bit(uint64_t x)
 {
-    uint32_t n = 0;
-    for (uint32_t step = 32; step; step /= 2)
-        if (!(x & ((UINT64_C(1) << step) - 1))) x >>= step, n += step;
-    return n;
+    /* by a de Bruijn sequence: its top six bits, shifted by each place, are all different */
+    static const uint8_t place[64] = {0, 1, 48, 2, 57, 49, 28, 3, 61, 58, 50, 42, 38, 29, 17, 4, 62, 55, 59, 36, 53, 51,
+                                      43, 22, 45, 39, 33, 30, 24, 18, 12, 5, 63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21,
+                                      44, 32, 23, 11, 46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9, 13, 8, 7, 6};
+    return place[(x & (0 - x)) * 0x03f79d71b4cb0a89u >> 58];
 }
 
 static int by_number(const void *pa, const void *pb)

@@ -167,6 +167,14 @@ struct js {
         } * v;
         uint32_t n, cap;
     } texts, objects, arrays, numbers; /* what was made of which atoms */
+    struct {
+        struct js_pattern {
+            struct js_text text;
+            bool format;
+            struct js_atom *atom;
+        } * v;
+        uint32_t n, cap;
+    } patterns; /* equal ones are one atom, so that their automata are made once */
     uint32_t any_number;
 };
 

@@ -418,32 +418,56 @@ static struct js_clauses *kw_multiple(const struct keyword *k)
 
 /* ---- strings ---- */
 
+/* The atom of a pattern or format; *known: its tree is there. Messages name the first place. */
+static struct js_atom *pattern_atom(const struct keyword *k, bool format, bool *known)
+{
+    struct js *j = k->j;
+    struct js_pattern new = {text_of(k->v), format, NULL};
+    for (uint32_t i = 0; i < j->patterns.n; i++) {
+        const struct js_pattern *p = &j->patterns.v[i];
+        gr_work(j->b, 1);
+        if (p->format != format || p->atom->opposite != k->opposite || p->text.n != new.text.n ||
+            memcmp(p->text.s, new.text.s, new.text.n))
+            continue;
+        *known = p->atom->tree != NULL;
+        return p->atom;
+    }
+    new.atom = atom(k, JS_PATTERN);
+    new.atom->opposite = k->opposite;
+    GR_PUSH(j->b, &j->patterns, new);
+    *known = false;
+    return new.atom;
+}
+
 static struct js_clauses *kw_pattern(const struct keyword *k)
 {
-    struct js_atom *a = atom(k, JS_PATTERN);
+    bool known;
     struct gr_regex_flags f = {.anchors = true};
     if (k->v->kind != JINJA_STR) bad(k, "is not a string");
-    js_pattern_place(k->j, k->s, k->name);
-    a->tree = gr_regex_parse(k->j->b, k->v->u.s, k->v->len, 0, f);
-    k->j->b->error->pointer[0] = '\0';
-    a->search = true, a->opposite = k->opposite;
+    struct js_atom *a = pattern_atom(k, false, &known);
+    if (!known) {
+        js_pattern_place(k->j, k->s, k->name);
+        a->tree = gr_regex_parse(k->j->b, k->v->u.s, k->v->len, 0, f);
+        k->j->b->error->pointer[0] = '\0';
+        a->search = true;
+    }
     return of_type(k, JS_STRING, a, false);
 }
 
 static struct js_clauses *kw_format(const struct keyword *k)
 {
-    struct js_atom *a = atom(k, JS_PATTERN);
+    bool known;
     if (k->v->kind != JINJA_STR) bad(k, "is not a string");
     if (k->j->b->o.formats_annotate) return NULL;
     struct js_text name = text_of(k->v);
     static const char *const of_numbers[] = {"int32", "int64", "float", "double"};
     for (size_t i = 0; i < 4; i++) /* OpenAPI's, which say how to store a number */
         if (js_is_text(name, of_numbers[i])) return NULL;
-    a->tree = js_format(k->j->b, name);
+    struct js_atom *a = pattern_atom(k, true, &known);
+    if (!known) a->tree = js_format(k->j->b, name);
     if (!a->tree)
         js_fail(k->j, k->s, k->name, "format '%.*s' is not supported",
                 (int)(name.n < 60 ? name.n : 60), name.s);
-    a->opposite = k->opposite;
     return of_type(k, JS_STRING, a, false);
 }
 
