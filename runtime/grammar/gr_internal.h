@@ -66,6 +66,7 @@ struct gr_key_class {
 };
 #define GR_NO_NAME UINT32_MAX
 #define GR_MAX_WISHES 3u
+#define GR_AHEAD_MANY 0xffffu /* or without end */
 
 struct gr_object {
     uint32_t key;        /* number of the automaton of keys in strings[] */
@@ -79,6 +80,8 @@ struct gr_object {
     uint32_t n_required, min, max;
     uint32_t n_wishes; /* each must be fulfilled by some key */
     bool distinct;     /* keys without a name are remembered, so that none counts twice */
+    uint16_t *ahead;   /* with distinct, [states of key] keys without a name from there on */
+    uint16_t least;    /* the least of these in an open state */
     bool possible;
 };
 
@@ -292,9 +295,10 @@ uint64_t gr_json_hash(const uint8_t *text, size_t n);
 uint64_t gr_string_hash(const uint8_t *text, size_t n);
 
 /* Can a key whose automaton is in this state still become one that fits the frame's object? */
-bool gr_key_alive(const struct gr_state *s, const struct gr_object *o, uint32_t frame,
-                  uint32_t state);
-/* Keys of the frame's object may still have names that it does not know. */
+/* Its text so far are the n bytes before text[end]; what lies behind is overwritten. */
+bool gr_key_alive(struct gr_state *s, const struct gr_object *o, uint32_t frame, uint32_t state,
+                  uint32_t end, uint32_t n);
+/* Keys of the frame's object may still have names that it does not know, wherever they are open. */
 bool gr_key_open(const struct gr_state *s, const struct gr_object *o, uint32_t frame);
 void gr_masks_destroy(struct gr_masks *m);
 

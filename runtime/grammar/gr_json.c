@@ -27,7 +27,9 @@ static bool length_fits(const struct gr_string *str, uint32_t state, uint32_t co
            (str->longest[state] == GR_LEN_MANY || count + str->longest[state] >= str->min_len);
 }
 
-static bool key_alive(const struct gr_object *o, const uint64_t *w, uint32_t state);
+struct key_text;
+static bool key_alive(const struct gr_object *o, const uint64_t *w, uint32_t n_known, uint32_t state,
+                      const struct key_text *text);
 
 struct text_step {
     const struct gr_grammar *g;
@@ -35,6 +37,7 @@ struct text_step {
     struct gr_text_at t;
     const struct gr_object *key_of; /* a key of this object, whose record is w; NULL: a string */
     const uint64_t *w;
+    uint32_t n_known; /* keys without a name in it */
 };
 
 /* Bytes lo[0..n) .. hi[0..n) from the state: can one of them go on? */
@@ -42,7 +45,7 @@ static bool bytes_alive(const struct text_step *x, uint32_t state, const uint8_t
                         const uint8_t *hi, unsigned n, uint32_t count)
 {
     uint32_t last = 0;
-    if (!n && x->key_of) return key_alive(x->key_of, x->w, state - x->str->start);
+    if (!n && x->key_of) return key_alive(x->key_of, x->w, x->n_known, state - x->str->start, NULL);
     if (!n) return length_fits(x->str, state - x->str->start, count);
     for (unsigned b = lo[0]; b <= hi[0]; b++) {
         uint32_t next = gr_next(x->g, state, (uint8_t)b);
@@ -202,7 +205,7 @@ static void step_string(struct gr_state *s, uint32_t c, uint8_t byte, struct gr_
     const struct gr_config *x = &s->configs[c];
     uint32_t where = x->where, parent = x->parent;
     const struct gr_string *str = &s->g->strings[gr_number_of(where)];
-    struct text_step t = {s->g, str, gr_text_unpack(x->data), NULL, NULL};
+    struct text_step t = {s->g, str, gr_text_unpack(x->data), NULL, NULL, 0};
     enum verdict v = text_byte(&t, byte);
     if (v == GOES_ON) gr_add(s, where, gr_text_pack(t.t), parent, to);
     if (v == CLOSED && s->g->states[str->start + t.t.state].label && t.t.count >= str->min_len)
@@ -243,35 +246,102 @@ static bool may_close(const struct gr_object *o, const uint64_t *w)
     return keys_so_far(w) >= o->min && !required_left(o, w) && !wishes_left(o, w);
 }
 
-/* Can a key whose automaton is in this state still become one that fits? */
-static bool key_alive(const struct gr_object *o, const uint64_t *w, uint32_t state)
+enum { MAX_WORDS = 4096, MAX_AHEAD = 256 };
+
+/* Of an object whose keys are told apart: was this one there before? */
+static bool key_known(const struct gr_object *o, const uint64_t *w, uint32_t n, uint64_t hash)
+{
+    for (uint32_t i = 1 + o->n_words; i < n; i++)
+        if (w[i] == hash) return true;
+    return false;
+}
+
+/* A key that has begun: where its text stands, as JSON has it. */
+struct key_text {
+    struct gr_state *s;
+    const struct gr_object *o;
+    uint32_t record, from;
+};
+
+/* One byte of a key's text as JSON; returns how many it takes. */
+static uint32_t put_byte(uint8_t *out, uint8_t c)
+{
+    static const char hex[] = "0123456789abcdef";
+    if (c >= 0x20 && c != '"' && c != '\\') {
+        *out = c;
+        return 1;
+    }
+    const uint8_t code[] = {'\\', 'u', '0', '0', (uint8_t)hex[c >> 4], (uint8_t)hex[c & 15]};
+    memcpy(out, code, sizeof code);
+    return sizeof code;
+}
+
+/* Is there a key from this state on, its text so far ending at `end`, that was not there before? */
+static bool new_key_ahead(const struct key_text *t, uint32_t state, uint32_t end, unsigned depth)
+{
+    const struct gr_grammar *g = t->s->g;
+    const struct gr_object *o = t->o;
+    uint32_t start = g->strings[o->key].start, label = g->states[start + state].label;
+    const struct gr_record *r = &t->s->records[t->record];
+    if (label && o->classes[label - 1].name == GR_NO_NAME && o->classes[label - 1].possible &&
+        !key_known(o, record(t->s, t->record), r->n,
+                   gr_string_hash(t->s->text + t->from, end - t->from)))
+        return true;
+    /* Without memory, or too far ahead: it may come to a dead end. */
+    if (depth == MAX_AHEAD || !gr_text_reserve(t->s, end + 8 - t->s->n_text)) return true;
+    for (unsigned byte = 0; byte < 256; byte++) {
+        uint32_t next = gr_next(g, start + state, (uint8_t)byte);
+        if (!next || !o->open[next - start]) continue;
+        uint32_t n = put_byte(t->s->text + end, (uint8_t)byte);
+        if (new_key_ahead(t, next - start, end + n, depth + 1)) return true;
+    }
+    return false;
+}
+
+static uint32_t known_keys(const struct gr_state *s, const struct gr_object *o, uint32_t r)
+{
+    return s->records[r].n - 1 - o->n_words;
+}
+
+/* Can a key whose automaton is in this state still become one that fits? Without its text only where
+ * there are more such keys than were there before. */
+static bool key_alive(const struct gr_object *o, const uint64_t *w, uint32_t n_known, uint32_t state,
+                      const struct key_text *text)
 {
     uint32_t room = o->max == GR_LEN_MANY ? GR_LEN_MANY : o->max - keys_so_far(w);
     uint32_t left = required_left(o, w);
     bool wish = wishes_left(o, w), any = room > left + wish || (wish && room > left);
     if (!room) return false;
-    if (o->open[state] && any) return true;
+    bool open = o->open[state] && any;
+    if (open && (!o->ahead || o->ahead[state] > n_known)) return true;
     const uint64_t *reach = o->reach + (size_t)state * o->n_words;
     for (uint32_t i = 0; i < o->n_words; i++) {
         uint64_t can = reach[i] & o->allowed[i] & ~w[1 + i];
         if (!any) can &= o->required[i];
         if (can) return true;
     }
-    return false;
+    return open && text && new_key_ahead(text, state, text->s->n_text + 1, 0);
 }
 
-bool gr_key_alive(const struct gr_state *s, const struct gr_object *o, uint32_t frame,
-                  uint32_t state)
+bool gr_key_alive(struct gr_state *s, const struct gr_object *o, uint32_t frame, uint32_t state,
+                  uint32_t end, uint32_t n)
 {
-    return key_alive(o, record(s, gr_frame_unpack(s->configs[frame].data).record), state);
+    uint32_t r = gr_frame_unpack(s->configs[frame].data).record, before = s->n_text;
+    struct key_text t = {s, o, r, end - n};
+    s->n_text = end - 1;
+    bool alive = key_alive(o, record(s, r), known_keys(s, o, r), state, &t);
+    s->n_text = before;
+    return alive;
 }
 
 bool gr_key_open(const struct gr_state *s, const struct gr_object *o, uint32_t frame)
 {
-    const uint64_t *w = record(s, gr_frame_unpack(s->configs[frame].data).record);
+    uint32_t r = gr_frame_unpack(s->configs[frame].data).record;
+    const uint64_t *w = record(s, r);
     uint32_t room = o->max == GR_LEN_MANY ? GR_LEN_MANY : o->max - keys_so_far(w);
     uint32_t left = required_left(o, w);
     bool wish = wishes_left(o, w);
+    if (o->ahead && o->least <= known_keys(s, o, r)) return false;
     return room > left + wish || (wish && room > left);
 }
 
@@ -284,16 +354,6 @@ static bool class_fits(const struct gr_object *o, const struct gr_key_class *k, 
     if (k->name == GR_NO_NAME) return room > left + wish || (wish && room > left);
     if (gr_bit(w + 1, k->name)) return false;
     return room > left + wish || (wish && room > left) || gr_bit(o->required, k->name);
-}
-
-enum { MAX_WORDS = 4096 };
-
-/* Of an object whose keys are told apart: was this one there before? */
-static bool key_known(const struct gr_object *o, const uint64_t *w, uint32_t n, uint64_t hash)
-{
-    for (uint32_t i = 1 + o->n_words; i < n; i++)
-        if (w[i] == hash) return true;
-    return false;
 }
 
 /* The key has ended: what its value may be. One configuration for each set of wishes that this
@@ -342,9 +402,11 @@ static void step_key(struct gr_state *s, uint32_t c, uint8_t byte, struct gr_lis
     const struct gr_config *x = &s->configs[c];
     uint32_t where = x->where, frame = x->parent, number = gr_number_of(where);
     const struct gr_object *o = &s->g->objects[number];
-    const uint64_t *w = record(s, gr_frame_unpack(s->configs[frame].data).record);
-    struct text_step t = {s->g, &s->g->strings[o->key], gr_text_unpack(x->data), o, w};
+    uint32_t at = gr_frame_unpack(s->configs[frame].data).record, known = known_keys(s, o, at);
+    const uint64_t *w = record(s, at);
+    struct text_step t = {s->g, &s->g->strings[o->key], gr_text_unpack(x->data), o, w, known};
     uint32_t length = t.t.count;
+    struct key_text so_far = {s, o, at, s->n_text - length};
     switch (text_byte(&t, byte)) {
     case DEAD: return;
     case CLOSED: finish_key(s, number, frame, t.t, to); return;
@@ -352,7 +414,7 @@ static void step_key(struct gr_state *s, uint32_t c, uint8_t byte, struct gr_lis
     }
     t.t.count = length < GR_LEN_MANY ? length + 1 : length;
     if (!o->distinct) t.t.count = 0; /* nobody asks: equal states stay equal */
-    if (t.t.phase == GR_TEXT_PLAIN && !key_alive(o, w, t.t.state)) return;
+    if (t.t.phase == GR_TEXT_PLAIN && !key_alive(o, w, known, t.t.state, &so_far)) return;
     gr_add(s, where, gr_text_pack(t.t), frame, to);
 }
 
@@ -369,6 +431,8 @@ static void step_object(struct gr_state *s, uint32_t c, uint8_t byte, struct gr_
     struct gr_frame_at f = gr_frame_unpack(s->configs[c].data);
     const struct gr_object *o = &s->g->objects[gr_number_of(where)];
     const uint64_t *w = record(s, f.record);
+    uint32_t known = known_keys(s, o, f.record);
+    struct key_text none = {s, o, f.record, s->n_text + 1};
     if (is_space(byte)) {
         add_space(s, c, f, to);
         return;
@@ -384,8 +448,8 @@ static void step_object(struct gr_state *s, uint32_t c, uint8_t byte, struct gr_
         if (may_close(o, w)) pop(s, c, to);
     } else if (byte == ',' && f.phase == GR_AFTER) {
         f.phase = GR_NEXT;
-        if (key_alive(o, w, 0)) gr_add(s, where, gr_frame_pack(f), parent, to);
-    } else if (byte == '"' && f.phase != GR_AFTER && key_alive(o, w, 0)) {
+        if (key_alive(o, w, known, 0, &none)) gr_add(s, where, gr_frame_pack(f), parent, to);
+    } else if (byte == '"' && f.phase != GR_AFTER && key_alive(o, w, known, 0, &none)) {
         uint32_t frame = gr_config_get(s, where, gr_frame_pack(f), parent);
         if (frame != GR_NONE) gr_add(s, gr_where_of(GR_AT_KEY, gr_number_of(where)), 0, frame, to);
     }

@@ -124,7 +124,8 @@ static bool step(struct walk *w, const struct level *from, uint8_t byte, struct 
     to->state = next -= str->start;
     if (from->how == A_KEY) {
         to->count += o->distinct;
-        return gr_key_alive(s, o, from->parent, next);
+        w->s->text[s->n_text] = byte;
+        return gr_key_alive(w->s, o, from->parent, next, s->n_text + 1, to->count);
     }
     if (!str->shortest) return true;
     to->count += (byte & 0xc0) != 0x80;
@@ -284,8 +285,9 @@ static void walk_automaton(struct walk *w, const struct gr_nodes *nodes, uint32_
         if (!next || before + depth >= g->o.max_text_bytes) continue;
         if (o) {
             count += o->distinct;
+            s->text[before + depth] = byte;
             if (!(key_open && o->open[next - start]) &&
-                !gr_key_alive(s, o, root->parent, next - start))
+                !gr_key_alive(s, o, root->parent, next - start, before + depth + 1, count))
                 continue;
         } else if (str && str->shortest) {
             count += (byte & 0xc0) != 0x80;

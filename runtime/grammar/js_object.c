@@ -452,6 +452,41 @@ static void find_reach(struct js *j, struct gr_object *o)
     }
 }
 
+/* Keys without a name from each state on: those behind it, once they are known. What leads round in
+ * circles has no end of them. */
+static void count_ahead(struct js *j, struct gr_object *o)
+{
+    const struct gr_grammar *g = j->b->g;
+    const struct gr_string *s = &g->strings[o->key];
+    const uint8_t *class_of = g->classes[g->states[s->start].classes];
+    uint32_t n_cols = class_of[255] + 1u, width[256] = {0};
+    uint8_t *done = gr_alloc(j->b, s->n);
+    o->ahead = gr_alloc(j->b, s->n * sizeof *o->ahead);
+    o->least = GR_AHEAD_MANY;
+    for (unsigned c = 0; c < 256; c++) width[class_of[c]]++;
+    for (uint32_t i = 0; i < s->n; i++) o->ahead[i] = GR_AHEAD_MANY;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t i = s->n; i-- > 0;) {
+            const uint32_t *row = g->trans + g->states[s->start + i].row;
+            uint32_t label = g->states[s->start + i].label;
+            bool known = !done[i] && o->open[i];
+            uint64_t sum = label && o->classes[label - 1].possible &&
+                           o->classes[label - 1].name == GR_NO_NAME;
+            for (uint32_t c = 0; c < n_cols && known; c++) {
+                if (!row[c] || !o->open[row[c] - s->start]) continue;
+                known = done[row[c] - s->start];
+                sum += (uint64_t)width[c] * o->ahead[row[c] - s->start];
+            }
+            if (!known) continue;
+            done[i] = 1, changed = true;
+            o->ahead[i] = (uint16_t)(sum < GR_AHEAD_MANY ? sum : GR_AHEAD_MANY);
+            if (o->ahead[i] < o->least) o->least = o->ahead[i];
+        }
+        gr_work(j->b, (uint64_t)s->n * n_cols / 16);
+    }
+}
+
 void js_object_finish(struct js *j, struct gr_object *o)
 {
     o->distinct |= j->unique; /* values that are compared have no key twice */
@@ -462,5 +497,6 @@ void js_object_finish(struct js *j, struct gr_object *o)
     }
     find_reach(j, o);
     const struct gr_string *keys = &j->b->g->strings[o->key];
+    if (o->open[0] && o->distinct) count_ahead(j, o);
     if (o->open[0]) o->room = js_find_room(j, keys, o->open);
 }

@@ -452,6 +452,9 @@ static void slices(void **state)
          "{\"az\":\"\"}"},
         {"{\"type\": \"object\", \"propertyNames\": {\"pattern\": \"^\\\\S*$\"}, \"minProperties\": 2}",
          "{\"\xc3\xa9""a\":1,\"9\":2}"},
+        {"{\"patternProperties\": {\"^(a|z{1,2}|9.*)$\": true}, \"additionalProperties\": false, "
+         "\"minProperties\": 5}",
+         "{\"a\":\"\",\"zz\":1,\"9z\":2,\"z\":3,\"9\":1}"},
         {"{\"type\": \"array\", \"uniqueItems\": true, \"items\": {\"type\": \"string\", \"pattern\": "
          "\"^[a-z ]*$\"}}",
          "[\"az\",\"a z\"]"},
@@ -538,10 +541,50 @@ static void few_escapes(void **state)
     gr_destroy(g);
 }
 
+/* Wherever a text comes to, it can go on or is complete, and what is complete is one of the values:
+ * keys that must differ, some of whose beginnings run out while others do not. */
+static void no_dead_ends(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"^(a|bc*)$", "^x*(a|bb)$", "^[ab]{1,2}$", "^(\\\\u00e9|\\\"|a{1,3}|\\\\\\\\+)$",
+                                        "^(ab|ac|a{2}d*e)$", "^(a|b|[0-9]{2}x*)$"};
+    static const unsigned keys[] = {4, 5, 6, 5, 4, 5};
+    uint64_t random = 7;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        for (int run = 0; run < 400; run++) {
+            char schema[300], text[600], all[600];
+            struct gr_options o = {.few_escapes = run % 2, .max_space = 1, .space = GR_SPACE_NONE};
+            struct gr_grammar *g;
+            struct gr_error e;
+            size_t n = 0, n_all;
+            snprintf(schema, sizeof schema, "{\"type\": \"object\", \"patternProperties\": {\"%s\": {\"const\": 1}}, "
+                     "\"additionalProperties\": false, \"minProperties\": %u}", names[k], keys[k]);
+            if (!gr_compile(GR_JSON_SCHEMA, schema, strlen(schema), &o, &g, &e)) fail_msg("%s: %s", schema, e.message);
+            struct gr_state *s = gr_state_create(g);
+            while (n < 500 && !gr_is_accepting(s)) {
+                n_all = 0;
+                for (unsigned c = 1; c < 256; c++) {
+                    char byte = (char)c;
+                    if (gr_try(s, &byte, 1)) all[n_all++] = byte;
+                }
+                if (!n_all) fail_msg("%s: nothing goes on after %.*s", schema, (int)n, text);
+                random = random * 6364136223846793005u + 1442695040888963407u;
+                text[n] = all[(random >> 33) % n_all];
+                /* half of the keys that can end do, so that few are long */
+                for (size_t i = 0; i < n_all; i++)
+                    if (all[i] == '"' && random >> 62) text[n] = '"';
+                assert_true(gr_advance(s, text + n++, 1));
+            }
+            gr_state_destroy(s);
+            gr_destroy(g);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_escapes), cmocka_unit_test(slices), cmocka_unit_test(code_points), cmocka_unit_test(regex),        cmocka_unit_test(choice),
+        cmocka_unit_test(no_dead_ends), cmocka_unit_test(few_escapes), cmocka_unit_test(slices), cmocka_unit_test(code_points), cmocka_unit_test(regex),        cmocka_unit_test(choice),
         cmocka_unit_test(gbnf),         cmocka_unit_test(json_values),
         cmocka_unit_test(json_numbers), cmocka_unit_test(json_objects),
         cmocka_unit_test(forced),       cmocka_unit_test(hostile),
