@@ -159,7 +159,7 @@ static const struct option_row {
     {"--queue", "N", INT, LM_SERVE, AT(queue), 0, 1 << 20, 0,
      "answers that may wait for a place; more are refused with 429 [256]"},
     {"--stretch", "X", REAL, LM_SERVE, AT(stretch), 0, 1000, 0,
-     "prompts make a step at most X times as long as answers alone; 0: no bound [2]"},
+     "prompts make a step at most X times as long as answers alone; 0: no bound [3]"},
     {"--timeout", "S", REAL, LM_SERVE, AT(timeout_s), 0, 1e6, 0, "seconds a request may take; 0: any [0]"},
     {"--drain", "S", REAL, LM_SERVE, AT(drain_s), 0, 1e6, 0,
      "seconds that SIGTERM leaves to running answers; 0: any [0]"},
@@ -462,7 +462,7 @@ static int run(const struct lm_command *cmd, int argc, char **argv)
     struct lm_cli c = {.program = argv[0], .command = cmd->name, .bit = cmd->bit};
     c.chunk = 512, c.choices = 1, c.logprobs = -1, c.keep = -1, c.predict = -1;
     c.batch = 1, c.bench_prompt = 512, c.repeat = 3;
-    c.parallel = 8, c.queue = 256, c.stretch = 2;
+    c.parallel = 8, c.queue = 256, c.stretch = 3;
     lm_sampling_init(&c.sampling);
     struct lm_list *lists[] = {&c.stops,  &c.stop_tokens, &c.biases,  &c.breakers,
                                &c.listen, &c.disabled,    &c.origins, &c.positional};

@@ -6,11 +6,19 @@
 
 #include "runtime/status.h"
 
-enum { LEAST_BUDGET = 4 }; /* prompt tokens of a step beside answers */
+enum { MOST_SIZES = 1025, FORGOTTEN = 300 /* steps after which a size is tried again */ };
+static const double CURIOSITY = 1.25;
 
 struct share {
     uint64_t client, got; /* got: tokens, from a common beginning */
     uint32_t n_jobs;      /* 0: a free slot */
+};
+
+/* Steps of so many tokens. */
+struct size {
+    double alone_s; /* of answers alone; 0: none yet */
+    double s;       /* of answers and prompts */
+    uint64_t at;    /* the last one */
 };
 
 struct sched {
@@ -23,10 +31,9 @@ struct sched {
     uint64_t arrivals;
     bool draining;
     double (*clock)(void);
-    /* Of steps with answers, older ones count less: sums for a line of seconds over tokens. */
-    double sum, sum_x, sum_y, sum_xx, sum_xy;
-    double alone_s; /* a prompt token in steps of prompts alone */
-    uint32_t budget;
+    struct size *sizes; /* by the number of tokens */
+    uint32_t n_sizes, budget;
+    uint64_t steps;
     struct sched_counts counts;
 };
 
@@ -40,7 +47,9 @@ int sched_create(struct lm_generator *g, const struct sched_options *o, struct s
     s->n_shares = o->max_queue + o->max_running;
     s->running = calloc(2 * (size_t)o->max_running, sizeof *s->running);
     s->shares = calloc(s->n_shares, sizeof *s->shares);
-    if (!s->running || !s->shares) {
+    s->n_sizes = o->chunk < MOST_SIZES ? o->chunk + 1 : MOST_SIZES;
+    s->sizes = calloc(s->n_sizes, sizeof *s->sizes);
+    if (!s->running || !s->shares || !s->sizes) {
         sched_destroy(s);
         return rt_fail_memory(st, "the scheduler", (size_t)o->max_queue * sizeof(struct share));
     }
@@ -53,6 +62,7 @@ void sched_destroy(struct sched *s)
     if (!s) return;
     free(s->running);
     free(s->shares);
+    free(s->sizes);
     free(s);
 }
 
@@ -265,43 +275,59 @@ static void place(struct sched *s, double now)
 
 /* ---- the budget of a step ---- */
 
-static double blend(double old, double x) { return old > 0 ? 0.8 * old + 0.2 * x : x; }
+/* Towards x; what the machine does beside it makes some steps long, which shall not count for much. */
+static void blend(double *t, double x)
+{
+    double d = x - *t;
+    if (!(*t > 0)) *t = x;
+    else if (d < 0) *t += 0.5 * d;
+    else *t += d < *t / 2 ? 0.2 * d : 0.1 * *t;
+}
 
 static void learn(struct sched *s, double seconds)
 {
     struct lm_counts c;
     lm_generator_get_counts(s->g, &c);
-    if (!c.step_tokens) return;
-    if (!c.step_answers) {
-        s->alone_s = blend(s->alone_s, seconds / c.step_tokens);
-        return;
-    }
-    double x = c.step_tokens, keep = 0.97;
-    s->sum = keep * s->sum + 1;
-    s->sum_x = keep * s->sum_x + x, s->sum_y = keep * s->sum_y + seconds;
-    s->sum_xx = keep * s->sum_xx + x * x, s->sum_xy = keep * s->sum_xy + x * seconds;
+    s->steps++;
+    if (!c.step_answers || c.step_tokens >= s->n_sizes) return;
+    bool alone = c.step_answers == c.step_tokens;
+    struct size *x = &s->sizes[c.step_tokens];
+    blend(alone ? &x->alone_s : &x->s, seconds);
+    if (!alone) x->at = s->steps;
 }
 
 /*
- * A step takes base + each * tokens, answers and prompts alike. Beside n answers prompts may add
- * (stretch - 1) times what n answers take: so many tokens are (stretch - 1) * (base / each + n).
+ * So many tokens, answers and prompts together, that prompts get on fastest while the step takes no
+ * longer than `stretch` times what the answers alone take. Times are measured for each size, as kernels
+ * have sizes that suit them (a step of five rows may take twice as long as one of four); a size that
+ * was not tried for a while may take as much more than the next smaller one as it is larger, and is
+ * tried when that is not far beyond the bound.
  */
+static uint32_t best_size(const struct sched *s, uint32_t answers)
+{
+    uint32_t best = answers + 1, k = answers;
+    while (k && !(s->sizes[k].alone_s > 0)) k--;
+    if (!k) return answers + (s->steps & 1); /* to be measured: steps without prompts */
+    double t = s->sizes[k].alone_s * answers / k, most = s->o.stretch * t, rate = 0;
+    for (uint32_t n = answers + 1; n < s->n_sizes; n++) {
+        const struct size *x = &s->sizes[n];
+        bool known = x->s > 0 && s->steps - x->at < FORGOTTEN;
+        t = known ? x->s : t * n / (n - 1);
+        if (t > (known ? most : CURIOSITY * most)) break;
+        if ((n - answers) / t <= rate) continue;
+        rate = (n - answers) / t;
+        best = n;
+    }
+    return best;
+}
+
 static void set_budget(struct sched *s)
 {
     uint32_t answers = 0;
     for (uint32_t i = 0; i < s->n_running; i++) answers += s->running[i]->first_token > 0;
-    double most = s->o.chunk;
-    if (answers && s->o.stretch > 1 && s->sum > 0) {
-        double x = s->sum_x / s->sum, y = s->sum_y / s->sum;
-        double spread = s->sum_xx / s->sum - x * x, each = s->alone_s;
-        if (spread > 1) each = (s->sum_xy / s->sum - x * y) / spread;
-        if (each < y / 1000) each = y / 1000;
-        double base = y - each * x;
-        most = (s->o.stretch - 1) * ((base > 0 ? base / each : 0) + answers);
-        if (most < LEAST_BUDGET) most = LEAST_BUDGET;
-        most += answers;
-    }
-    s->budget = most < s->o.chunk ? (uint32_t)most : s->o.chunk;
+    s->budget = s->o.chunk;
+    if (answers && s->o.stretch > 1 && answers + 1 < s->n_sizes) s->budget = best_size(s, answers);
+    if (s->budget > s->o.chunk) s->budget = s->o.chunk;
     lm_generator_set_chunk(s->g, s->budget);
 }
 

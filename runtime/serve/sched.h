@@ -13,8 +13,8 @@
  * A job that does not get its place before its deadline, or is not done by then, ends with
  * SCHED_TIMEOUT. Jobs can be cancelled at any time and are gone with the next step.
  *
- * The number of prompt tokens in a step follows from measured times: while answers are being
- * written a step should take no more than `stretch` times what a step of answers alone takes. What a
+ * The number of prompt tokens in a step follows from measured times, one for each size: while answers are
+ * being written a step should take no more than `stretch` times what a step of answers alone takes. What a
  * request computes does not depend on it.
  *
  * One thread. Memory of jobs and arrays is the caller's; a step allocates only when a job gets its

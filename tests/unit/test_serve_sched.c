@@ -8,9 +8,11 @@
 
 #include "runtime/serve/sched.h"
 
-enum { P = 8, CTX = 256, MOST = 64 };
+enum { P = 8, CTX = 256, MOST = 160 };
 
 static struct fixture fx;
+static uint32_t cliff, largest;  /* steps of more tokens than this take longer; tokens of the last step */
+static double beyond_cliff;
 static double now;      /* the clock of these tests */
 static double per_call, per_token; /* what a call of the model adds to it */
 
@@ -70,7 +72,8 @@ static void assert_answer(const struct fake_model *f, const struct test_job *t)
 static int slow_forward(struct lm_model *m, const struct lm_batch *b, struct lm_output *out,
                         struct infr_status *st)
 {
-    now += per_call + per_token * b->n_tokens;
+    now += per_call + per_token * b->n_tokens + (cliff && b->n_tokens > cliff ? beyond_cliff : 0);
+    largest = b->n_tokens;
     return fake_forward(m, b, out, st);
 }
 
@@ -324,6 +327,37 @@ static void test_budget(void **state)
     finish(&b);
 }
 
+/* Where a step of five rows takes more than twice as long as one of four, steps have four: the fifth row
+ * is tried now and then, and no larger step behind it. */
+static void test_budget_finds_sizes_that_suit(void **state)
+{
+    (void)state;
+    struct bench b;
+    static struct test_job victim, prompt;
+    begin(&b, 400, 4, 10, 128, 2);
+    make_job(&victim, 2, 4, 150);
+    submit(&b, &victim);
+    double call = per_call, token = per_token;
+    per_call = 0.002, per_token = 0.0005, cliff = 4, beyond_cliff = 0.006;
+    for (int i = 0; i < 8; i++) step(&b);
+    make_job(&prompt, 4, 200, 2);
+    submit(&b, &prompt);
+    uint32_t of_four = 0, longer = 0, steps = 0;
+    while (!prompt.n) {
+        step(&b);
+        steps++;
+        of_four += largest == 4, longer += largest > 4;
+    }
+    assert_true(steps < 80);
+    assert_true(of_four >= 60);
+    assert_true(longer <= 2);
+    cliff = 0, per_call = call, per_token = token;
+    run(&b);
+    assert_answer(&b.f, &victim);
+    assert_answer(&b.f, &prompt);
+    finish(&b);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -349,6 +383,7 @@ int main(void)
         cmocka_unit_test(test_deadlines),
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_budget_finds_sizes_that_suit),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
