@@ -282,9 +282,9 @@ static const char *math(struct ptx_machine *m, struct ptx_module *mod, const cha
 static const char *softmax(struct ptx_machine *m, struct ptx_module *mod, const char *kernel)
 {
     /* Tails, one element, and rows long enough for every unrolled loop, with its remainder. */
-    static const int widths[] = {1, 301, 1024, 1161};
+    static const int widths[] = {1, 301, 1024, 1161, 384, 385, 511, 512, 513, 640, 1537};
     const char *problem = NULL;
-    for (int s = 0; s < 4 && !problem; s++) {
+    for (size_t s = 0; s < sizeof widths / sizeof *widths && !problem; s++) {
         int rows = 2, cols = widths[s];
         struct run r = open_run(m, mod, kernel);
         float *x = in(&r, (size_t)rows * (size_t)cols * 4), *y = in(&r, (size_t)rows * (size_t)cols * 4);
@@ -307,9 +307,9 @@ static const char *softmax(struct ptx_machine *m, struct ptx_module *mod, const 
 
 static const char *pipeline(struct ptx_machine *m, struct ptx_module *mod, const char *kernel)
 {
-    static const int lengths[] = {1, 2, 7, 12};
+    static const int lengths[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 13};
     const char *problem = NULL;
-    for (int s = 0; s < 4 && !problem; s++) {
+    for (size_t s = 0; s < sizeof lengths / sizeof *lengths && !problem; s++) {
         int rows = lengths[s];
         struct run r = open_run(m, mod, kernel);
         float *x = in(&r, (size_t)rows * 1024), *y = in(&r, 1024);
@@ -329,18 +329,21 @@ static const char *pipeline(struct ptx_machine *m, struct ptx_module *mod, const
 static const char *handover(struct ptx_machine *m, struct ptx_module *mod, const char *kernel)
 {
     (void)kernel;
-    enum { ROUNDS = 5 };
-    struct run r = open_run(m, mod, "handover");
-    int *x = in(&r, ROUNDS * 256), *y = in(&r, 256);
-    for (int i = 0; i < ROUNDS * 64; i++) x[i] = (int)(random_unit(&r) * 1000);
-    int_param(&r, ROUNDS);
-    const char *problem = go(&r, 1, (struct ptx_dim){1, 1, 1}, 128, 0);
-    for (int i = 0; i < 64 && !problem; i++) {
-        int want = 0;
-        for (int j = 0; j < ROUNDS; j++) want += x[j * 64 + 63 - i] * (j + 1);
-        if (y[i] != want) problem = wrong("sum", (size_t)i, y[i], want);
+    const char *problem = NULL;
+    for (int rounds = 1; rounds <= 5 && !problem; rounds += 2) {
+        struct run r = open_run(m, mod, "handover");
+        int *x = in(&r, (size_t)rounds * 256), *y = in(&r, 256);
+        for (int i = 0; i < rounds * 64; i++) x[i] = (int)(random_unit(&r) * 1000);
+        int_param(&r, rounds);
+        problem = go(&r, 1, (struct ptx_dim){1, 1, 1}, 128, 0);
+        for (int i = 0; i < 64 && !problem; i++) {
+            int want = 0;
+            for (int j = 0; j < rounds; j++) want += x[j * 64 + 63 - i] * (j + 1);
+            if (y[i] != want) problem = wrong("sum", (size_t)i, y[i], want);
+        }
+        problem = close_run(&r, problem);
     }
-    return close_run(&r, problem);
+    return problem;
 }
 
 static const char *histogram(struct ptx_machine *m, struct ptx_module *mod, const char *kernel)
@@ -380,9 +383,11 @@ static const char *check_product(const uint16_t *a, const uint16_t *b, const uin
 static const char *gemm_mma(struct ptx_machine *m, struct ptx_module *mod, const char *kernel)
 {
     (void)kernel;
-    static const int shapes[3][3] = {{64, 64, 128}, {70, 33, 40}, {1, 128, 168}};
+    /* Ends in every fragment of a tile, odd and even, and whole and broken steps of K. */
+    static const int shapes[][3] = {{64, 64, 128}, {70, 33, 40}, {1, 128, 168}, {3, 3, 32}, {11, 4, 64}, {19, 11, 96}, {27, 12, 8}, {35, 19, 16},
+                                    {43, 20, 24}, {51, 27, 33 * 8}, {59, 28, 48}, {66, 64, 32}, {8, 68, 65 * 8}};
     const char *problem = NULL;
-    for (int s = 0; s < 3 && !problem; s++) {
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes && !problem; s++) {
         int M = shapes[s][0], N = shapes[s][1], K = shapes[s][2];
         struct run r = open_run(m, mod, "gemm_mma");
         uint16_t *a = in(&r, (size_t)M * K * 2), *b = in(&r, (size_t)N * K * 2), *c = in(&r, (size_t)M * N * 2);
@@ -408,9 +413,9 @@ static void map_param(struct run *r, int buffer_index, int rows, int cols, unsig
 
 static const char *gemm_wgmma(struct ptx_machine *m, struct ptx_module *mod, const char *kernel)
 {
-    static const int shapes[3][3] = {{40, 64, 840}, {100, 72, 64}, {8, 136, 296}};
+    static const int shapes[][3] = {{40, 64, 840}, {100, 72, 64}, {8, 136, 296}, {3, 8, 8}, {11, 16, 128}, {64, 24, 192}, {65, 64, 256}, {127, 128, 320}};
     const char *problem = NULL;
-    for (int s = 0; s < 3 && !problem; s++) {
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes && !problem; s++) {
         int M = shapes[s][0], N = shapes[s][1], K = shapes[s][2];
         struct run r = open_run(m, mod, kernel);
         uint16_t *a = buffer(&r, (size_t)M * K * 2, false), *b = buffer(&r, (size_t)N * K * 2, false);
