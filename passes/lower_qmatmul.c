@@ -19,6 +19,7 @@
 #define MAX_DIRECT 4        /* rows that are multiplied straight from the stream */
 #define MAX_UNROLL 8        /* rows of q in a group that are written out where one row is multiplied */
 #define PAIR_UNROLL 4       /* pairs of words that are written out: enough to hide the loop, and a quarter of the code of a group */
+#define MAX_REST 4          /* rows of the smaller of two tiles for what is left: 16 rows are 6 + 6 + 4 */
 #define MAX_PANEL_BYTES (8 << 20)
 
 struct qmm {
@@ -312,8 +313,8 @@ static void emit_many(struct qmm *t, struct lp_value *lo, struct lp_value *hi, s
     expr_for_end(e, loop, NULL);
     struct branch some = branch_begin(e, lp_binary(b, LP_OP_GT, rest, e->zero));
     if (t->l->level->n_vector_regs >= 32) {
-        struct branch half = branch_begin(e, lp_binary(b, LP_OP_LE, rest, lp_index(b, t->mr / 2)));
-        emit_columns(t, full, t->mr / 2, rest, panel, t->nr, true);
+        struct branch half = branch_begin(e, lp_binary(b, LP_OP_LE, rest, lp_index(b, MAX_REST)));
+        emit_columns(t, full, MAX_REST, rest, panel, t->nr, true);
         branch_else(e, &half);
         emit_columns(t, full, t->mr, rest, panel, t->nr, true);
         branch_end(e, &half);
