@@ -198,6 +198,7 @@ static void lower_start(struct lower_ctx *l)
         int elem = (int)dtype_bytes(v->type.dtype);
         lp_add_arg(l->k, v->name, v->type.dtype, v->type.rank, v->type.dims, result, elem);
     }
+    for (size_t d = 0; l->like && d < l->like->dims.n; d++) lp_dim_param(l->k, l->like->dims.v[d]);
     expr_init(&l->e, l->m, l->k, l->level, l->diag);
     for (int i = 0; i < l->body->n_args; i++) expr_bind(&l->e, l->body->args[i], i);
 }
@@ -210,6 +211,7 @@ void lower_next(struct lower_ctx *l, const char *suffix)
     done->name = lower_part_name(l, suffix);
     done->then = l->chain;
     l->chain = done;
+    l->like = l->like ? l->like->then : NULL;
     bool failed = l->e.failed;
     lower_start(l);
     l->e.failed = failed;
@@ -248,9 +250,9 @@ struct lp_kernel *lower_group(struct ir_module *m, struct ir_op *group, const st
     l.anchor = find_anchor(l.body);
     lower_fn *const *table = level->gpu ? gpu_table : lower_table;
     for (size_t i = 0; table[i]; i++) {
+        l.like = like;
         lower_start(&l);
         if (knobs) knobs->n = 0;
-        for (size_t d = 0; like && d < like->dims.n; d++) lp_dim_param(l.k, like->dims.v[d]);
         enum lower_result r = table[i](&l);
         bool failed = l.e.failed;
         l.k = chained(&l);

@@ -29,6 +29,7 @@ struct lower_ctx {
     struct plan_pack *packs; /* one an operand: schedules fill in those of constant operands */
     const struct ir_const **operand_consts; /* one an operand: NULL when it is no constant */
     struct lp_kernel *chain; /* kernels already built, the last one first (lower_next) */
+    const struct lp_kernel *like; /* this kernel at an earlier level, whose dim parameters are repeated first; NULL */
     struct knob_uses *knobs; /* NULL: the cost model decides, nothing is recorded */
 };
 

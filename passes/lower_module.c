@@ -176,15 +176,15 @@ static struct plan_arg *with_scratch(struct lowerer *w, const struct lp_kernel *
     return all;
 }
 
-/* The launch of a kernel, and those of the kernels that are chained behind it (which GPUs alone have: one level). */
+/* The launch of a kernel, and those of the kernels that are chained behind it: as many on every level. */
 static void add_launch(struct lowerer *w, const struct ir_op *group, struct plan_launch *launch, struct plan_kernel *k, const struct lp_kernel *like,
                        struct plan_arg *args, int n, struct plan_block *out)
 {
     struct arena *a = &w->p->arena;
     for (int n_args = n; like;) {
-        struct lp_kernel *then = like->then;
+        struct lp_kernel *then[INFR_ISA_COUNT] = {0}, *next_like = like->then;
         for (int l = 0; l < INFR_ISA_COUNT; l++)
-            if (k->levels[l]) k->levels[l]->then = NULL;
+            if (k->levels[l]) then[l] = k->levels[l]->then, k->levels[l]->then = NULL;
         args = with_scratch(w, like, args, n, &n_args);
         k->name = arena_strdup(a, like->name);
         k->schedule = arena_strdup(a, like->schedule);
@@ -199,11 +199,11 @@ static void add_launch(struct lowerer *w, const struct ir_op *group, struct plan
         launch->kernel = intern_kernel(w, k);
         struct plan_step s = {.kind = INFR_STEP_LAUNCH, .launch = launch};
         vec_push(a, &out->steps, s);
-        if (!then) return;
+        if (!next_like) return;
         struct plan_launch *next = ARENA_NEW(a, struct plan_launch);
         for (int l = 0; l < INFR_ISA_COUNT; l++)
-            if (k->levels[l]) k->levels[l] = then, next->slices[l] = then->slices;
-        launch = next, like = then;
+            if (k->levels[l]) k->levels[l] = then[l], next->slices[l] = then[l]->slices;
+        launch = next, like = next_like;
     }
 }
 

@@ -8,14 +8,17 @@
 # must give one hash of raw logit bits per prompt and level. The logits are those of the prompt's last token and of the
 # tokens that follow it.
 #
-# usage: invariance.sh [--few] [--cuda] VOCAB ENGINE...
+# usage: invariance.sh [--few] [--far] [--cuda] VOCAB ENGINE...
 #   --few   a dozen combinations a level that have each value at least once
+#   --far   prompts of up to 480 tokens, whose attention is shared out over several slices of the context
 #   --cuda  on the GPU, or the driver's stand-in that LD_LIBRARY_PATH leads to, in place of the CPU's levels
 # Prints a line an engine and level; exits with 1 when a hash differs.
 
-few= levels=
+few= levels= ctx=128
+lengths='1 2 3 4 5 6 7 8 9 15 16 17 31 33 32 66'
 for l in ${LEVELS:-v2 v3 v4 vnni amx}; do levels="$levels isa=$l"; done
 [ "$1" = --few ] && few=1 && shift
+[ "$1" = --far ] && ctx=512 lengths='1 100 200 250 251 253 255 256 257 300 301 350 384 385 400 480' && shift
 [ "$1" = --cuda ] && levels=device=cuda && shift
 vocab=$1
 shift
@@ -24,8 +27,8 @@ trap 'rm -rf "$tmp"' EXIT
 
 # Lengths around pages and chunks; a third of the prompts begin alike.
 prompts() {
-    awk -v vocab="$vocab" 'BEGIN {
-        n = split("1 2 3 4 5 6 7 8 9 15 16 17 31 33 32 66", len, " ")
+    awk -v vocab="$vocab" -v lengths="$lengths" 'BEGIN {
+        n = split(lengths, len, " ")
         x = 12345
         for (i = 1; i <= n; i++) {
             line = ""
@@ -67,14 +70,14 @@ for engine; do
         rm -f "$tmp/want"
         while read -r args; do
             # shellcheck disable=SC2086
-            "$engine" logits "$tmp/ids" -n 4 --ctx 128 --$isa $args >"$tmp/got" 2>"$tmp/figures" || { cat "$tmp/figures"; exit 1; }
+            "$engine" logits "$tmp/ids" -n 4 --ctx $ctx --$isa $args >"$tmp/got" 2>"$tmp/figures" || { cat "$tmp/figures"; exit 1; }
             runs=$((runs + 1))
             preempted=$((preempted + $(sed 's/.* steps, \([0-9]*\) pre.*/\1/' "$tmp/figures")))
             found=$((found + $(sed 's/.*ions, \([0-9]*\) tok.*/\1/' "$tmp/figures")))
             [ -f "$tmp/want" ] || cp "$tmp/got" "$tmp/want"
             cmp -s "$tmp/want" "$tmp/got" && continue
             bad=$((bad + 1))
-            echo "differs: $engine logits -n 4 --ctx 128 --$isa $args, prompts: $(diff "$tmp/want" "$tmp/got" | grep -c '^<')"
+            echo "differs: $engine logits -n 4 --ctx $ctx --$isa $args, prompts: $(diff "$tmp/want" "$tmp/got" | grep -c '^<')"
         done <"$tmp/combinations"
         distinct=$(cut -d' ' -f1 "$tmp/want" | sort -u | wc -l)
         echo "$engine ${isa#*=}: $runs combinations, $bad differ; $distinct hashes of 16 prompts, $preempted preemptions, $found tokens found"

@@ -76,7 +76,8 @@ t_check caches-in-blocks caches_in_blocks
 
 # The whole matrix, and real models: tests/lm/invariance.sh.
 batch_invariance() {
-    "$INFC" build chat.gguf --kv=q8 -o small && "$INFC" build blocks.gguf -o blocks && "$INFC_SRC/tests/lm/invariance.sh" --few 300 ./chat ./small ./blocks
+    "$INFC" build chat.gguf --kv=q8 -o small && "$INFC" build blocks.gguf -o blocks && "$INFC_SRC/tests/lm/invariance.sh" --few 300 ./chat ./small ./blocks &&
+        "$INFC_SRC/tests/lm/invariance.sh" --few --far 300 ./chat
 }
 t_check batch-invariance batch_invariance
 

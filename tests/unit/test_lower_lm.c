@@ -378,10 +378,61 @@ static void test_attention(void **state)
     attention_case(4, 16, -1, 0);  /* one state for K and V */
 }
 
+/*
+ * Rows far into a long context: those of a batch together, and each alone, where its lanes are slices of the launch. `at` says where
+ * each row is; all belong to one sequence, whose pages lie backwards. The results of `got`, a row each, a level.
+ */
+static void far_rows(const int32_t *at, int64_t n, int64_t first_row, int64_t window, float *got)
+{
+    enum { N = 2400, P = 32, MP = N / P, HEADS = 4, D = 8 };
+    struct graph g;
+    graph_init(&g);
+    const struct dim *t = sym(&g, "T"), *np = sym(&g, "NP"), *s = sym(&g, "S"), *mp = sym(&g, "MP"), *kn = dim_sym(g.m->dims, "N", 1, N);
+    const struct dim *qd[] = {t, cst(&g, HEADS), cst(&g, D)}, *kd[] = {kn, cst(&g, 2), cst(&g, D)}, *td[] = {t}, *pd[] = {s, mp}, *sd[] = {kn};
+    const struct dim *cd[] = {np, cst(&g, P), cst(&g, 2), cst(&g, D)};
+    int64_t qs[] = {n, HEADS, D}, ks[] = {N, 2, D}, ts[] = {n}, ps[] = {1, MP}, cs[] = {MP, P, 2, D}, ss[] = {N};
+    struct ir_value *q = input(&g, DT_F32, 3, qd, qs), *k = input(&g, DT_F32, 3, kd, ks);
+    struct ir_value *slots = input(&g, DT_I64, 1, sd, ss), *pos = input(&g, DT_I32, 1, td, ts), *seq = input(&g, DT_I32, 1, td, ts);
+    struct ir_value *pages = input(&g, DT_I32, 2, pd, ps), *cache = input(&g, DT_F16, 4, cd, cs);
+    g.f->input_state[6] = true;
+    for (int64_t i = 0; i < n * HEADS * D; i++) ((float *)g.in[0].data)[i] = (float)infr_random_float(9, 0, (uint64_t)(first_row * HEADS * D + i));
+    for (int i = 0; i < N; i++) ((int64_t *)g.in[2].data)[i] = (int64_t)(MP - 1 - i / P) * P + i % P;
+    for (int i = 0; i < MP; i++) ((int32_t *)g.in[5].data)[i] = MP - 1 - i;
+    memcpy(g.in[3].data, at, (size_t)n * sizeof *at);
+    struct ir_value *written[] = {cache, k, slots};
+    struct ir_value *state = &ir_build(&g.b, IR_OP_KV_WRITE, 3, written, 0, NULL, 1)->results[0], *ops[] = {q, state, state, pos, seq, pages};
+    struct ir_attr attrs[] = {ir_a_float("scale", 4), ir_a_int("window", window)};
+    check(&g, &ir_build(&g.b, IR_OP_PAGED_ATTENTION, 6, ops, 2, attrs, 1)->results[0], 1e-5f);
+    for (int l = 0; l < 2; l++) memcpy(got + l * n * HEADS * D, g.got[l].data, g.got[l].n_bytes);
+    graph_deinit(&g);
+}
+
+/* One row, two, three (lanes shared out unevenly), five (not split): the bits of a row are those that it has in a batch of many. */
+static void test_far_attention(void **state)
+{
+    (void)state;
+    enum { ROWS = 16, EACH = 32 };
+    /* a prompt's rows, the second four over the end of a page; ends of slices and of a round of lanes; one that sees nothing */
+    static const int32_t at[ROWS] = {2300, 2301, 2302, 2303, 2334, 2335, 2336, 2337, 255, 256, 2047, 2048, 5, 700, -1, 511};
+    static const int64_t batches[][2] = {{0, 1}, {5, 1}, {9, 1}, {11, 1}, {14, 1}, {2, 2}, {8, 3}, {12, 4}, {0, 4}, {4, 5}}; /* first row, rows */
+    float all[2 * ROWS * EACH], some[2 * 5 * EACH];
+    for (int w = 0; w < 2; w++) {
+        int64_t window = w ? 600 : 0;
+        far_rows(at, ROWS, 0, window, all);
+        for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
+            int64_t r = batches[i][0], n = batches[i][1];
+            far_rows(at + r, n, r, window, some);
+            for (int l = 0; l < 2; l++)
+                assert_memory_equal(some + l * n * EACH, all + (l * ROWS + r) * EACH, (size_t)n * EACH * sizeof *some);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_qmatmul), cmocka_unit_test(test_int_products), cmocka_unit_test(test_round_rows),
                                        cmocka_unit_test(test_experts), cmocka_unit_test(test_planes),
-                                       cmocka_unit_test(test_qgather), cmocka_unit_test(test_attention)};
+                                       cmocka_unit_test(test_qgather), cmocka_unit_test(test_attention),
+                                       cmocka_unit_test(test_far_attention)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
