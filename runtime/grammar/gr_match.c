@@ -408,6 +408,23 @@ bool gr_is_accepting(struct gr_state *s)
     return false;
 }
 
+/* False where the configuration's automaton alone says that the byte does not fit. */
+static bool may_follow(const struct gr_state *s, uint32_t c, uint8_t byte)
+{
+    const struct gr_config *x = &s->configs[c];
+    enum gr_where kind = gr_kind_of(x->where);
+    uint32_t number = gr_number_of(x->where);
+    if (kind == GR_AT_RULE) {
+        const struct gr_fsa_state *f = &s->g->states[number];
+        return f->label || f->n_calls || gr_next(s->g, number, byte);
+    }
+    if (kind != GR_AT_STRING && kind != GR_AT_KEY) return true;
+    struct gr_text_at t = gr_text_unpack(x->data);
+    if (t.phase != GR_TEXT_PLAIN || byte == '"' || byte == '\\') return true;
+    if (kind == GR_AT_KEY) number = s->g->objects[number].key;
+    return byte >= 0x20 && gr_next(s->g, s->g->strings[number].start + t.state, byte);
+}
+
 /* The one byte that can follow, or -1. */
 static int only_byte(struct gr_state *s, const struct gr_list *set)
 {
@@ -415,7 +432,9 @@ static int only_byte(struct gr_state *s, const struct gr_list *set)
     int only = -1;
     for (unsigned i = 0; i < 256 + sizeof often - 1; i++) {
         unsigned c = i < sizeof often - 1 ? (uint8_t)often[i] : i - (unsigned)(sizeof often - 1);
-        if ((int)c == only) continue;
+        bool may = false;
+        for (uint32_t k = 0; k < set->n && !may; k++) may = may_follow(s, set->v[k], (uint8_t)c);
+        if (!may || (int)c == only) continue;
         struct gr_mark m = gr_mark_get(s);
         struct gr_list *to = &s->scratch[0];
         to->n = 0;

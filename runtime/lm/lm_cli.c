@@ -88,6 +88,8 @@ static const struct option_row {
     {"--stop-token", "ID", LIST, SAMPLES, AT(stop_tokens), 0, 0, 0, "likewise; may be repeated"},
     {"--json-schema", "FILE", TEXT, SAMPLES, AT(json_schema), 0, 0, 0,
      "the answer is JSON that fits the schema"},
+    {"--jumps", NULL, FLAG, SAMPLES, AT(jumps), 0, 0, 0,
+     "text that the grammar forces takes fewer steps; the answer is the same"},
     {"--json-object", NULL, FLAG, SAMPLES, AT(json_object), 0, 0, 0, "the answer is a JSON object"},
     {"--grammar", "FILE", TEXT, SAMPLES, AT(grammar), 0, 0, 0,
      "the answer fits the GBNF grammar, or Lark's where the name ends with .lark"},

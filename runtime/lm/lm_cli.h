@@ -24,7 +24,7 @@ struct lm_cli {
         repeat_given, predict_given, all_rows, raw, warm;
     const char *trace; /* profile: file for one, NULL: none */
     const char *json_schema, *grammar, *regex;
-    bool json_object;
+    bool json_object, jumps;
     const char *prompt, *file, *system, *template_name, *template_args, *pooling;
     int64_t predict, min_tokens, logprobs, chunk, ctx, kv_memory, keep, choices, bench_prompt,
         batch, repeat, stride, preempt;

@@ -92,7 +92,7 @@ struct lm_request_desc {
      * the vocabulary's trie. The answer ends where the grammar does; min_tokens does not hold then. */
     const struct gr_state *grammar; /* NULL: anything */
     struct gr_vocab *grammar_vocab;
-    bool no_jumps; /* one token a step, also where the grammar forces what follows (lm_jump.c) */
+    bool jumps; /* where the grammar forces what follows, a step tries several tokens (lm_jump.c) */
     struct lm_thinking thinking; /* not with a grammar */
     lm_event_fn *on_event; /* may cancel requests, not submit or destroy any */
     void *user;

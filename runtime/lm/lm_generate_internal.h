@@ -26,6 +26,7 @@ struct lm_request {
     const char *error;
     bool cancel;
     uint32_t n_prompt, n_cached, n_generated;
+    uint32_t most_draft; /* tokens of the next one: a power of two */
     uint32_t n_draft; /* tokens behind the sequence's that a grammar will likely have next */
     uint32_t n_thought, n_forced; /* tokens of thinking; of its end that were put in */
     bool thought;                 /* thinking has ended */

@@ -59,9 +59,11 @@ uint32_t lm_draft(struct lm_request *r, uint32_t most)
 {
     char text[MOST_BYTES];
     size_t work_bytes, max_ids, n, n_ids = 0;
-    if (r->d.no_jumps || most > r->seq.capacity - r->seq.n_tokens) return 0;
+    if (!r->d.jumps || most > r->seq.capacity - r->seq.n_tokens) return 0;
     if (r->seq.n_tokens + most + 1 >= r->g->o.n_ctx) return 0;
-    size_t forced = gr_forced(r->grammar, text, sizeof text);
+    /* Tokens have few bytes: more than this is not needed, and each takes a while to find. */
+    size_t cap = 8 * (size_t)most + 8;
+    size_t forced = gr_forced(r->grammar, text, cap < sizeof text ? cap : sizeof text);
     if (!(n = whole_characters(text, forced))) return 0;
     if (tok_encode_plan(r->g->tok, text, n, &work_bytes, &max_ids)) return 0;
     void *work = malloc(work_bytes + 1);

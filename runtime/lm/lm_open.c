@@ -233,7 +233,7 @@ int lm_cli_request(struct lm_cli *c, const struct lm_open *x, struct lm_request_
     d->ignore_eos = c->ignore_eos, d->show_special = c->show_special;
     d->n_logprobs = (int)c->logprobs, d->prompt_logprobs = c->prompt_logprobs;
     if (c->prompt_logprobs && d->n_logprobs < 0) d->n_logprobs = 0;
-    d->grammar = l->state, d->grammar_vocab = l->vocab;
+    d->grammar = l->state, d->grammar_vocab = l->vocab, d->jumps = c->jumps;
     d->on_full = c->on_full;
     d->n_keep = c->keep >= 0 ? (uint32_t)c->keep : tok_wants(&x->text.tok, TOK_F_ADD_BOS);
     return INFR_OK;

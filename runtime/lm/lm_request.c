@@ -125,6 +125,7 @@ int lm_generator_submit(struct lm_generator *g, const struct lm_request_desc *d,
     r->d.prompt = NULL, r->d.stops = NULL, r->d.stop_tokens = NULL; /* the caller's */
     r->d.grammar = NULL;
     r->d.sampling.bias = NULL, r->d.sampling.breakers = NULL;
+    r->most_draft = 4;
     r->state = LM_DONE;
     if ((code = fill(r, d, st))) {
         lm_request_destroy(r);
@@ -408,5 +409,9 @@ void lm_request_rows(struct lm_request *r, const struct entry *e, const float *l
     if (!n_drawn || !r->grammar || r->state != LM_ACTIVE) return;
     /* What a draft had right is computed. A context that slides has no draft. */
     if (n_drawn > 1) lm_seq_commit(r->g->pages, &r->seq, r->seq.n_tokens - 1);
-    r->n_draft = lm_draft(r, LM_MOST_DRAFT);
+    /* Rows behind a wrong token are lost: longer drafts where they are right, shorter ones else. */
+    uint32_t right = n_drawn - 1, tried = right + e->end - position - 1;
+    if (tried && right == tried && r->most_draft < LM_MOST_DRAFT) r->most_draft *= 2;
+    if (right < tried / 2 + tried % 2 && r->most_draft > 1) r->most_draft /= 2;
+    r->n_draft = lm_draft(r, r->most_draft);
 }

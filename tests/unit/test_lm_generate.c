@@ -571,7 +571,7 @@ static void test_refused(void **state)
 
 struct jumps {
     const char *grammar; /* GBNF */
-    bool none;           /* no_jumps */
+    bool none;           /* no jumps */
     int n_logprobs;
     uint32_t batch, chunk, preempt;
 };
@@ -601,7 +601,7 @@ static struct lm_counts answers_of(const struct jumps *j, struct answer *a)
         d.prompt = prompts[i], d.n_prompt = prompt_n[i], d.max_tokens = MOST_TOKENS;
         d.sampling.seed = i;
         d.grammar = s, d.grammar_vocab = v;
-        d.no_jumps = j->none, d.n_logprobs = j->n_logprobs;
+        d.jumps = !j->none, d.n_logprobs = j->n_logprobs;
         r[i] = submit(g, &d, &a[i]);
     }
     bool more = true;
