@@ -202,6 +202,10 @@ static uint32_t put_block(struct emitter *e, const struct plan_block *b)
             rows[i].a = put_launch(e, s->launch);
         } else if (s->kind == INFR_STEP_CHECK) {
             rows[i].a = put_check(e, &s->check);
+        } else if (s->kind == INFR_STEP_PROBE) {
+            rows[i].a = (uint32_t)s->cond_buf;
+            rows[i].b = (uint32_t)s->probe;
+            rows[i].c = (uint32_t)s->base;
         } else {
             rows[i].a = (uint32_t)s->cond_buf;
             rows[i].b = put_block(e, s->then_block);
@@ -237,7 +241,7 @@ static void put_golden(struct emitter *e, const struct golden *g, double toleran
         const struct golden_output *go = &g->outputs[o];
         struct infr_golden_output out = {.elems = go->elems, .step = go->step, .values = (uint32_t)e->pool_f64.n,
                                          .n_values = go->n_values, .scale = go->scale, .tolerance = tolerance > 0 ? tolerance : go->tolerance,
-                                         .input = go->input < 0 ? INFR_NONE : (uint32_t)go->input};
+                                         .input = go->input < 0 ? INFR_NONE : (uint32_t)go->input, .probe = (uint32_t)(go->probe + 1)};
         for (uint32_t i = 0; i < go->n_values; i++) vec_push(&e->scratch, &e->pool_f64, go->values[i]);
         vec_push(&e->scratch, &e->golden_outputs, out);
     }

@@ -17,8 +17,9 @@ struct golden {
         double scale, tolerance;
         double *values;
         uint32_t n_values;
-        int32_t input; /* the state input whose end this is; -1: an output */
-    } *outputs;        /* n_rows: one a function output, then states */
+        int32_t input; /* the state input whose end this is, or -1 */
+        int32_t probe; /* the probe that this is, or -1 */
+    } *outputs;        /* n_rows: one a function output, then states, then probes */
     uint32_t n_rows;
 };
 

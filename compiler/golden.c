@@ -53,17 +53,17 @@ static bool make_inputs(struct ir_module *m, const int64_t *syms, struct ir_tens
     return true;
 }
 
-/* Every step-th element, and the scale of all. */
-static struct golden_output keep(struct ir_module *m, const struct ir_tensor *t, uint64_t most)
+/* Every step-th element from `first` on; the scale is the caller's. */
+static struct golden_output keep(struct ir_module *m, const struct ir_tensor *t, uint64_t most, int probe)
 {
     int64_t n = 1;
     for (int i = 0; i < t->rank; i++) n *= t->dims[i];
-    struct golden_output g = {.elems = (uint64_t)n, .step = 1, .input = -1};
+    struct golden_output g = {.elems = (uint64_t)n, .step = 1, .input = -1, .probe = probe};
     if (g.elems > most) g.step = g.elems / most | 1; /* odd: meets every column */
-    g.scale = error_scale(t);
-    g.n_values = (uint32_t)((g.elems + g.step - 1) / g.step);
+    uint64_t first = probe < 0 ? 0 : infr_golden_probe_first((uint32_t)probe, g.step);
+    g.n_values = g.elems ? (uint32_t)((g.elems - first + g.step - 1) / g.step) : 0;
     g.values = ARENA_ARRAY(&m->arena, double, g.n_values);
-    for (uint32_t i = 0; i < g.n_values; i++) g.values[i] = tensor_element(t, (int64_t)(i * g.step));
+    for (uint32_t i = 0; i < g.n_values; i++) g.values[i] = tensor_element(t, (int64_t)(first + i * g.step));
     return g;
 }
 
@@ -76,37 +76,72 @@ static const char *meta(const struct ir_module *m, const char *key)
     return "";
 }
 
-/*
- * Rounding feeds on itself: a value near a tie that goes the other way, behind a sum in another order, moves the next layers'
- * values across their ties. After some layers the difference is as large as the rounding's own, whatever it began with.
- */
-static double text_tolerance(const struct ir_module *m)
-{
-    static const struct {
-        const char *act;
-        double tolerance;
-    } rows[] = {{"i12", GOLDEN_TOLERANCE_I12}, {"i8", GOLDEN_TOLERANCE_I8}};
-    double t = GOLDEN_TOLERANCE_F16;
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (!strcmp(meta(m, "lm.act"), rows[i].act)) t = rows[i].tolerance;
-    const struct ir_func *f = m->funcs.v[0];
-    for (int i = 0; i < f->n_inputs; i++) /* a cache of nibbles */
-        if (f->input_state && f->input_state[i] && f->body->args[i]->type.dtype == DT_U8) t = GOLDEN_TOLERANCE_I8;
-    return t;
-}
-
 static bool rounds_activations(const struct ir_module *m)
 {
     const char *act = meta(m, "lm.act");
     return *act && strcmp(act, "f32") != 0;
 }
 
-/* The first layer's cache is one rounding away from the embeddings; a value or two of the second's went the other way. */
-static double state_tolerance(const struct ir_module *m, enum dtype t, int layer)
+/*
+ * Of one stretch: half a layer, or the head. Both sides round as was asked for, and sums in another order move a value near a tie
+ * over it now and then: that is one step of the coarsest format, in one of the many terms of a sum.
+ */
+static double text_tolerance(const struct ir_module *m)
 {
-    double own = t == DT_F32 ? GOLDEN_TOLERANCE_F32 : t == DT_F16 ? GOLDEN_TOLERANCE_STATE_F16 : GOLDEN_TOLERANCE_F16;
-    if (!strcmp(meta(m, "lm.act"), "i8")) return GOLDEN_TOLERANCE_I8;
-    return rounds_activations(m) && layer > 0 && own < GOLDEN_TOLERANCE_STATE_I12 ? GOLDEN_TOLERANCE_STATE_I12 : own;
+    const struct ir_func *f = m->funcs.v[0];
+    double t = rounds_activations(m) ? GOLDEN_TOLERANCE_CACHED : GOLDEN_TOLERANCE_F32;
+    for (int i = 0; i < f->n_inputs; i++) {
+        enum dtype d = f->input_state && f->input_state[i] ? f->body->args[i]->type.dtype : DT_F32;
+        if (d != DT_F32 && t < GOLDEN_TOLERANCE_CACHED) t = GOLDEN_TOLERANCE_CACHED;
+        if (dtype_bytes(d) < 2) t = GOLDEN_TOLERANCE_STEPS;
+    }
+    return strcmp(meta(m, "lm.act"), "i8") != 0 ? t : GOLDEN_TOLERANCE_STEPS;
+}
+
+/* ---- probes ---- */
+
+size_t golden_n_probes(const struct ir_module *m)
+{
+    size_t n = 0;
+    for (const struct ir_op *op = m->funcs.v[0]->body->first; op; op = op->next) n += op->code == IR_OP_PROBE;
+    return n;
+}
+
+struct probes {
+    struct ir_module *m;
+    struct golden *g;
+    uint64_t *n_elems; /* a probe */
+    uint64_t most;     /* values of each */
+};
+
+/*
+ * What the layer added is what its error is measured by: not what it passed on. Sums of both are rounded, which a layer that
+ * adds next to nothing must not be blamed for.
+ */
+static double added_scale(const struct ir_tensor *t, uint32_t base, struct arena *arena)
+{
+    struct ir_tensor d = *t;
+    uint64_t n = t->n_bytes / sizeof(float);
+    float *x = ARENA_ARRAY(arena, float, n);
+    for (uint64_t i = 0; i < n; i++) x[i] = ((const float *)t->data)[i] - infr_golden_probe_value(GOLDEN_SEED, base, i);
+    d.data = x;
+    double added = error_scale(&d), all = 1e-3 * error_scale(t);
+    return added > all ? added : all;
+}
+
+static void seen(void *ctx, int number, int base, struct ir_tensor *t)
+{
+    struct probes *p = ctx;
+    struct arena scratch;
+    uint64_t n = t->n_bytes / sizeof(float);
+    struct golden_output *row = &p->g->outputs[p->g->n_rows++];
+    *row = keep(p->m, t, p->most, number);
+    arena_init(&scratch);
+    row->scale = base >= 0 && base < number && n == p->n_elems[base] ? added_scale(t, (uint32_t)base, &scratch) : error_scale(t);
+    arena_deinit(&scratch);
+    row->tolerance = p->g->tolerance;
+    for (uint64_t i = 0; i < n; i++) ((float *)t->data)[i] = infr_golden_probe_value(GOLDEN_SEED, (uint32_t)number, i);
+    p->n_elems[number] = n;
 }
 
 /* ---- caches ---- */
@@ -121,11 +156,7 @@ static struct ir_value *final_state(struct ir_value *v)
     return v;
 }
 
-/*
- * The states that are kept: values of the first layers, which few roundings have touched, so that a tight bound holds for them
- * whatever is rounded. Layers share their kernels: all but the head's are behind the second layer's cache. Keys lie in pages in
- * an order that is the kernels' own.
- */
+/* The states that are kept: values of the first layers. Keys lie in pages in an order that is the kernels' own. */
 static int kept_states(const struct ir_func *f, int inputs[GOLDEN_STATES])
 {
     int n = 0;
@@ -147,16 +178,29 @@ static void set_return(struct ir_func *f, struct ir_value *const *values, int n)
 
 /* The function's outputs and, behind them, the states at the end. */
 static bool evaluate(struct ir_func *f, struct ir_tensor *in, struct ir_tensor *out, const int *states, int n_states, struct arena *arena,
-                     struct diag_sink *diag, int n_threads)
+                     struct diag_sink *diag, int n_threads, const struct ir_eval_probe *probe)
 {
     int n = f->n_outputs;
     struct ir_value **values = ARENA_ARRAY(arena, struct ir_value *, n + n_states);
     for (int i = 0; i < n; i++) values[i] = ir_operand(f->body->last, i);
     for (int i = 0; i < n_states; i++) values[n + i] = final_state(f->body->args[states[i]]);
     if (n_states) set_return(f, values, n + n_states);
-    bool ok = ir_eval_func_threads(f, in, out, arena, diag, n_threads) && !diag->error_count;
+    bool ok = ir_eval_func_probed(f, in, out, arena, diag, n_threads, probe) && !diag->error_count;
     if (n_states) set_return(f, values, n);
     return ok;
+}
+
+/* Rows of outputs and states, before those that probes have made. */
+static void keep_ends(struct ir_module *m, struct golden *g, const struct ir_tensor *out, const int *states, int n_states)
+{
+    int n = m->funcs.v[0]->n_outputs;
+    for (int i = 0; i < n + n_states; i++) {
+        g->outputs[i] = keep(m, &out[i], i >= n ? GOLDEN_STATE_VALUES : n_states ? GOLDEN_LOGITS : GOLDEN_VALUES, -1);
+        g->outputs[i].scale = error_scale(&out[i]);
+        if (i < n && (out[i].dtype == DT_F16 || out[i].dtype == DT_BF16)) g->tolerance = GOLDEN_TOLERANCE_F16;
+        if (i >= n) g->outputs[i].input = states[i - n];
+    }
+    for (int i = 0; i < n + n_states; i++) g->outputs[i].tolerance = g->tolerance;
 }
 
 static bool try_size(struct ir_module *m, int n_threads, const int64_t *syms, struct golden *g)
@@ -164,24 +208,19 @@ static bool try_size(struct ir_module *m, int n_threads, const int64_t *syms, st
     struct ir_func *f = m->funcs.v[0];
     struct arena arena;
     struct diag_sink diag; /* a size that breaks a check is no news */
-    int states[GOLDEN_STATES], n_states = kept_states(f, states), n = f->n_outputs;
+    int states[GOLDEN_STATES], n_states = kept_states(f, states), n = f->n_outputs + n_states;
+    size_t n_probes = golden_n_probes(m);
+    struct probes probes = {.m = m, .g = g, .most = GOLDEN_PROBES_VALUES / (n_probes + 1)};
+    struct ir_eval_probe probe = {seen, &probes};
     arena_init(&arena);
     diag_init(&diag);
-    struct ir_tensor *in = ARENA_ARRAY(&arena, struct ir_tensor, f->n_inputs), *out = ARENA_ARRAY(&arena, struct ir_tensor, n + n_states);
-    bool ok = make_inputs(m, syms, in, &arena) && evaluate(f, in, out, states, n_states, &arena, &diag, n_threads);
-    if (ok) {
-        g->outputs = ARENA_ARRAY(&m->arena, struct golden_output, n + n_states);
-        g->n_rows = (uint32_t)(n + n_states);
-        for (int i = 0; i < n + n_states; i++) {
-            g->outputs[i] = keep(m, &out[i], i >= n ? GOLDEN_STATE_VALUES : n_states ? GOLDEN_LOGITS : GOLDEN_VALUES);
-            if (i < n && (out[i].dtype == DT_F16 || out[i].dtype == DT_BF16)) g->tolerance = GOLDEN_TOLERANCE_F16;
-        }
-        for (int i = 0; i < n; i++) g->outputs[i].tolerance = g->tolerance;
-        for (int i = 0; i < n_states; i++) {
-            g->outputs[n + i].input = states[i];
-            g->outputs[n + i].tolerance = state_tolerance(m, out[n + i].dtype, i);
-        }
-    }
+    g->outputs = ARENA_ARRAY(&m->arena, struct golden_output, (size_t)n + n_probes);
+    probes.n_elems = ARENA_ARRAY(&arena, uint64_t, n_probes);
+    if (probes.most < GOLDEN_PROBE_LEAST) probes.most = GOLDEN_PROBE_LEAST;
+    g->n_rows = (uint32_t)n;
+    struct ir_tensor *in = ARENA_ARRAY(&arena, struct ir_tensor, f->n_inputs), *out = ARENA_ARRAY(&arena, struct ir_tensor, n);
+    bool ok = make_inputs(m, syms, in, &arena) && evaluate(f, in, out, states, n_states, &arena, &diag, n_threads, &probe);
+    if (ok) keep_ends(m, g, out, states, n_states);
     diag_deinit(&diag);
     arena_deinit(&arena);
     return ok;
@@ -205,10 +244,7 @@ static bool set_text_symbols(const struct ir_module *m, int64_t *syms)
     return total <= MAX_TEXT_ELEMS;
 }
 
-/*
- * A language model's, on a few tokens. Rounding of activations is what was asked for (--act): the reference rounds, too, and what
- * is left are the rare values that round the other way behind sums in another order.
- */
+/* A language model's, on a few tokens. Rounding of activations is what was asked for (--act): the reference rounds, too. */
 static bool make_text(struct ir_module *m, int n_threads, struct golden *g)
 {
     struct diag_sink diag;

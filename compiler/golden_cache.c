@@ -10,7 +10,7 @@
 
 static void write_key(struct strbuf *key, const struct ir_module *m)
 {
-    strbuf_puts(key, "golden vector 2\n");
+    strbuf_puts(key, "golden vector 3\n");
     ir_print_module_outline(key, m);
     for (size_t i = 0; i < m->consts.n; i++) {
         const struct ir_const *c = m->consts.v[i];
@@ -39,6 +39,7 @@ static void store(const struct object_cache *c, const struct strbuf *key, const 
             put(&s, &o->scale, sizeof o->scale);
             put(&s, &o->tolerance, sizeof o->tolerance);
             put(&s, &o->input, sizeof o->input);
+            put(&s, &o->probe, sizeof o->probe);
             put(&s, &o->n_values, sizeof o->n_values);
             put(&s, o->values, o->n_values * sizeof *o->values);
         }
@@ -75,7 +76,7 @@ static bool load(const struct target_object *object, struct ir_module *m, struct
     take(&r, &g->seed, sizeof g->seed);
     take(&r, &g->tolerance, sizeof g->tolerance);
     take(&r, &n_out, sizeof n_out);
-    if (!r.ok || n_out < (uint64_t)m->funcs.v[0]->n_outputs || n_out > (uint64_t)m->funcs.v[0]->n_outputs + GOLDEN_STATES) return false;
+    if (!r.ok || n_out < (uint64_t)m->funcs.v[0]->n_outputs || n_out > (uint64_t)m->funcs.v[0]->n_outputs + GOLDEN_STATES + golden_n_probes(m)) return false;
     g->n_rows = (uint32_t)n_out;
     g->sym_values = ARENA_ARRAY(&m->arena, int64_t, g->n_symbols);
     g->outputs = ARENA_ARRAY(&m->arena, struct golden_output, n_out);
@@ -87,6 +88,7 @@ static bool load(const struct target_object *object, struct ir_module *m, struct
         take(&r, &o->scale, sizeof o->scale);
         take(&r, &o->tolerance, sizeof o->tolerance);
         take(&r, &o->input, sizeof o->input);
+        take(&r, &o->probe, sizeof o->probe);
         take(&r, &o->n_values, sizeof o->n_values);
         if (!r.ok || o->n_values > r.left / sizeof *o->values) return false;
         o->values = ARENA_ARRAY(&m->arena, double, o->n_values);

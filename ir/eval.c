@@ -32,6 +32,8 @@ struct env {
     int64_t *syms;
     bool *bound;
     int n_threads, depth;
+    const struct ir_eval_probe *probe; /* NULL: none */
+    int n_probes;                      /* that have been passed */
 };
 
 /* Count and bytes of a shape; zero dims do not hide an overflow of the others. */
@@ -280,6 +282,16 @@ static bool run_check_op(struct env *e, const struct ir_op *op)
     return true;
 }
 
+static bool run_probe(struct env *e, struct eval_call *c, const struct ir_op *op)
+{
+    struct slot *s = slot_of(e, ir_operand(op, 0));
+    int number = e->n_probes++;
+    if (!e->probe) return true;
+    if (!s->t.data || !s->buf) return eval_fail(c, DIAG_IR_VERIFY, "a probe of an input or a constant");
+    e->probe->seen(e->probe->ctx, number, (int)ir_attr_int(op, "base", -1), &s->t);
+    return true;
+}
+
 static bool run_op(struct env *e, const struct ir_op *op)
 {
     if (op->code == IR_OP_CHECK) return run_check_op(e, op);
@@ -293,6 +305,8 @@ static bool run_op(struct env *e, const struct ir_op *op)
         ok = k ? slot_set_const(&c, slot_of(e, &op->results[0]), k) : eval_fail(&c, DIAG_IR_VERIFY, "no value");
     } else if (op->code == IR_OP_IF || op->code == IR_OP_GROUP) {
         ok = run_region(e, &c, op);
+    } else if (op->code == IR_OP_PROBE) {
+        ok = run_probe(e, &c, op);
     } else {
         ok = frame_init(&c, &f, op->n_operands, op->n_results) && run_plain(e, &c, &f, op);
         eval_scratch_free(&c);
@@ -474,12 +488,12 @@ static bool give_outputs(struct env *e, const struct ir_func *f, struct ir_tenso
     return ok;
 }
 
-bool ir_eval_func_threads(struct ir_func *f, const struct ir_tensor *inputs, struct ir_tensor *outputs,
-                          struct arena *arena, struct diag_sink *diag, int n_threads)
+bool ir_eval_func_probed(struct ir_func *f, const struct ir_tensor *inputs, struct ir_tensor *outputs, struct arena *arena,
+                         struct diag_sink *diag, int n_threads, const struct ir_eval_probe *probe)
 {
     struct ir_module *m = f->module;
     size_t n_syms = dim_sym_count(m->dims);
-    struct env e = {.m = m, .diag = diag, .n_slots = m->next_id, .n_threads = n_threads};
+    struct env e = {.m = m, .diag = diag, .n_slots = m->next_id, .n_threads = n_threads, .probe = probe};
     e.slots = calloc(e.n_slots + 1, sizeof *e.slots);
     e.syms = calloc(n_syms + 1, sizeof *e.syms);
     e.bound = calloc(n_syms + 1, sizeof *e.bound);
@@ -493,6 +507,12 @@ bool ir_eval_func_threads(struct ir_func *f, const struct ir_tensor *inputs, str
     free(e.syms);
     free(e.bound);
     return ok;
+}
+
+bool ir_eval_func_threads(struct ir_func *f, const struct ir_tensor *inputs, struct ir_tensor *outputs, struct arena *arena,
+                          struct diag_sink *diag, int n_threads)
+{
+    return ir_eval_func_probed(f, inputs, outputs, arena, diag, n_threads, NULL);
 }
 
 bool ir_eval_func(struct ir_func *f, const struct ir_tensor *inputs, struct ir_tensor *outputs, struct arena *arena,

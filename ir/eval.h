@@ -27,6 +27,14 @@ bool ir_eval_func(struct ir_func *f, const struct ir_tensor *inputs, struct ir_t
 /* The same on up to n_threads threads; the bits of the results do not depend on their number. */
 bool ir_eval_func_threads(struct ir_func *f, const struct ir_tensor *inputs, struct ir_tensor *outputs,
                           struct arena *arena, struct diag_sink *diag, int n_threads);
+/* What happens at a probe: its number, its base (or -1) and the value, which may be changed where it is. */
+struct ir_eval_probe {
+    void (*seen)(void *ctx, int number, int base, struct ir_tensor *value);
+    void *ctx;
+};
+/* The same with a look at the probes of f's body; probe NULL: none. */
+bool ir_eval_func_probed(struct ir_func *f, const struct ir_tensor *inputs, struct ir_tensor *outputs, struct arena *arena,
+                         struct diag_sink *diag, int n_threads, const struct ir_eval_probe *probe);
 /* One op without regions on constant operands (operands[i].data NULL = left out): used by folding. sym_values binds
  * symbols (may be NULL when no attribute dim is symbolic). */
 bool ir_eval_op(const struct ir_op *op, struct ir_module *m, const struct ir_tensor *operands,

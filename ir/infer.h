@@ -12,7 +12,7 @@
 #include "ir/op.h"
 
 #define INFER_LIST(X)                                                                 \
-    X(none) X(check_op) X(constant) X(dimvec) X(iota) X(if) X(group)                              \
+    X(none) X(probe) X(check_op) X(constant) X(dimvec) X(iota) X(if) X(group)         \
     X(same) X(float) X(test) X(cast) X(bitcast) X(binary) X(pow) X(compare) X(select) \
     X(reshape) X(transpose) X(broadcast) X(slice) X(pad) X(concat)                    \
     X(gather) X(gather_elements) X(gather_nd) X(scatter_elements) X(scatter_nd)       \

@@ -23,6 +23,14 @@ bool infer_check_op(struct ir_module *m, struct ir_op *op)
     return infer_flag(m, op, "is_le", false, &is_le);
 }
 
+bool infer_probe(struct ir_module *m, struct ir_op *op)
+{
+    enum dtype t = ir_operand(op, 0)->type.dtype;
+    int64_t base;
+    if (!infer_int(m, op, "base", 0, INT32_MAX, 0, &base)) return false;
+    return t == DT_F32 || infer_fail(m, op, DIAG_IR_VERIFY, "a probe looks at f32, not at %s", dtype_name(t));
+}
+
 bool infer_constant(struct ir_module *m, struct ir_op *op)
 {
     const struct ir_const *c = ir_attr_const(op, "value");

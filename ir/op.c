@@ -31,7 +31,7 @@ const struct ir_op_info *ir_op_info(enum ir_opcode code)
 
 bool ir_op_has_effect(const struct ir_op *op)
 {
-    if ((ir_op_traits(op) & IR_T_STATE) || op->code == IR_OP_CHECK) return true;
+    if ((ir_op_traits(op) & IR_T_STATE) || op->code == IR_OP_CHECK || op->code == IR_OP_PROBE) return true;
     for (int r = 0; r < op->n_regions; r++)
         for (const struct ir_op *inner = op->regions[r]->first; inner; inner = inner->next)
             if (ir_op_has_effect(inner)) return true;

@@ -131,6 +131,10 @@ static void print_block(struct strbuf *out, const struct plan *p, const struct p
             strbuf_printf(out, "%*s}\n", depth, "");
             continue;
         }
+        if (s->kind == INFR_STEP_PROBE) {
+            strbuf_printf(out, "%*sprobe %d buf %d\n", depth, "", s->probe, s->cond_buf);
+            continue;
+        }
         if (s->kind == INFR_STEP_CHECK) {
             strbuf_printf(out, "%*scheck ", depth, "");
             dim_print(out, s->check.a);

@@ -71,7 +71,8 @@ struct plan_block;
 struct plan_step {
     enum infr_step_kind kind;
     struct plan_launch *launch;
-    int cond_buf;
+    int cond_buf;           /* IF: its condition; PROBE: what is looked at */
+    int probe, base;        /* PROBE: its number; that of the probe whose value it adds to, or -1 */
     struct plan_block *then_block, *else_block;
     struct ir_check check; /* CHECK: fails the call unless it holds */
 };

@@ -93,6 +93,7 @@ static bool run_block(struct plan_run *r, const struct plan_block *b)
             if (!run_block(r, taken ? s->then_block : s->else_block)) return false;
             continue;
         }
+        if (s->kind == INFR_STEP_PROBE) continue;
         if (s->kind == INFR_STEP_CHECK) {
             int64_t x, y;
             const struct ir_check *c = &s->check;

@@ -219,6 +219,7 @@ static bool check_block(struct verifier *v, struct ir_block *b, const struct ir_
             return fail(v, parent, "a block's list of ops is broken");
         if (op != b->last && ir_op_traits(op) & IR_T_TERM)
             ok = fail(v, op, "a terminator is not at the end");
+        if (op->code == IR_OP_PROBE && parent) ok = fail(v, op, "a probe is not in a function's body");
         ok = check_op(v, op, f, depth) && ok;
     }
     for (int i = 0; i < b->n_args; i++) hide(v, b->args[i]);

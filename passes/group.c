@@ -27,7 +27,7 @@ static bool is_leaf(const struct ir_op *op) /* never in a cluster */
 {
     switch (op->code) {
     case IR_OP_CONSTANT: case IR_OP_RESHAPE: case IR_OP_IF: case IR_OP_RETURN: case IR_OP_YIELD: case IR_OP_GROUP:
-    case IR_OP_CHECK:
+    case IR_OP_CHECK: case IR_OP_PROBE:
         return true;
     default: return false;
     }

@@ -284,8 +284,33 @@ static void lower_check(struct lowerer *w, const struct ir_op *op, struct plan_b
     vec_push(&w->p->arena, &out->steps, s);
 }
 
+static bool has_arg(const struct plan_launch *l, int buf)
+{
+    for (int i = 0; i < l->n_args; i++)
+        if (l->args[i].buf == buf) return true;
+    return false;
+}
+
+/* Right behind the launch that makes the value, so that all that reads it comes later. */
+static bool lower_probe(struct lowerer *w, const struct ir_op *op, int number, struct plan_block *out)
+{
+    int buf = find_buf(w, root_of(ir_operand(op, 0)));
+    size_t at = 0;
+    if (buf >= 0 && w->p->bufs.v[buf].kind == INFR_BUF_ARENA)
+        while (at < out->steps.n && !(out->steps.v[at].kind == INFR_STEP_LAUNCH && has_arg(out->steps.v[at].launch, buf))) at++;
+    else
+        at = out->steps.n;
+    if (at == out->steps.n) return diag_report(w->diag, DIAG_NO_LOWERING, op->loc ? op->loc->text : NULL, "no kernel makes what a probe looks at");
+    struct plan_step s = {.kind = INFR_STEP_PROBE, .cond_buf = buf, .probe = number, .base = (int)ir_attr_int(op, "base", -1)};
+    vec_push(&w->p->arena, &out->steps, s);
+    memmove(&out->steps.v[at + 2], &out->steps.v[at + 1], (out->steps.n - at - 2) * sizeof s);
+    out->steps.v[at + 1] = s;
+    return true;
+}
+
 static bool lower_block(struct lowerer *w, struct ir_block *b, const int *result_bufs, struct plan_block *out)
 {
+    int probes = 0;
     for (int i = 0; i < b->last->n_operands; i++) bind_buf(w, root_of(ir_operand(b->last, i)), result_bufs[i]);
     bool ok = true;
     for (struct ir_op *op = b->first; op; op = op->next)
@@ -293,6 +318,7 @@ static bool lower_block(struct lowerer *w, struct ir_block *b, const int *result
     for (struct ir_op *op = b->first; op; op = op->next) {
         if (op->code == IR_OP_GROUP) ok = lower_launch(w, op, out) && ok;
         else if (op->code == IR_OP_IF) ok = lower_if(w, op, out) && ok;
+        else if (op->code == IR_OP_PROBE) ok = lower_probe(w, op, probes++, out) && ok;
     }
     return ok;
 }

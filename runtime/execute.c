@@ -165,6 +165,18 @@ static void run_launch(struct walk *w, uint32_t i)
     if (!lone) fetch_ahead(w, i);
 }
 
+/* Between launches, while all others wait. */
+static void run_probe(struct walk *w, const struct infr_step *s)
+{
+    const struct job *j = w->job;
+    meet(w, NULL);
+    if (!w->worker && !w->stopped) {
+        const struct rt_probe *p = j->s->probe;
+        p->seen(p->ctx, s, (float *)(void *)(j->s->arena + j->shape->offset[s->a]), (uint64_t)j->shape->dim[j->e->bufs[s->a].bytes] / sizeof(float));
+    }
+    meet(w, NULL);
+}
+
 static void run_block(struct walk *w, uint32_t block)
 {
     const struct infr_engine *e = w->job->e;
@@ -172,6 +184,10 @@ static void run_block(struct walk *w, uint32_t block)
         const struct infr_step *s = &e->steps[e->blocks[block].first + i];
         if (s->kind == INFR_STEP_LAUNCH) {
             run_launch(w, s->a);
+            continue;
+        }
+        if (s->kind == INFR_STEP_PROBE) {
+            if (w->job->s->probe) run_probe(w, s);
             continue;
         }
         if (s->kind == INFR_STEP_CHECK) { /* the shape decides: the same in every worker */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/abi/golden_text.h"
 #include "runtime/engine.h"
 #include "runtime/status.h"
 
@@ -198,6 +199,7 @@ static bool step_ok(const struct infr_engine *e, uint32_t i)
     const struct infr_step *s = &e->steps[i];
     if (s->kind == INFR_STEP_LAUNCH) return s->a < e->n_launches;
     if (s->kind == INFR_STEP_CHECK) return s->a < e->n_checks;
+    if (s->kind == INFR_STEP_PROBE) return s->a < e->n_bufs && e->bufs[s->a].kind == INFR_BUF_ARENA && e->bufs[s->a].dtype == DT_F32;
     return s->kind == INFR_STEP_IF && s->a < e->n_bufs && e->bufs[s->a].dtype == DT_BOOL &&
            s->b < e->n_blocks && s->c < e->n_blocks;
 }
@@ -227,8 +229,10 @@ static bool golden_output_ok(const struct infr_engine *e, uint32_t i)
     if (!range_ok(g->values, g->n_values, e->n_pool_f64) || !isfinite(g->scale)) return false;
     if (!isfinite(g->tolerance) || g->tolerance < 0) return false;
     if (g->input != INFR_NONE && (g->input >= e->n_inputs || e->inputs[g->input].optional != INFR_IO_STATE)) return false;
-    return g->elems ? g->step && g->n_values && (g->n_values - 1) <= (g->elems - 1) / g->step
-                    : !g->n_values;
+    if (!g->elems) return !g->n_values;
+    if (!g->step || !g->n_values) return false;
+    uint64_t first = g->probe ? infr_golden_probe_first(g->probe - 1, g->step) : 0;
+    return first < g->elems && g->n_values - 1 <= (g->elems - 1 - first) / g->step;
 }
 
 /* The blocks under the entry are a tree and no launch is run twice: `seen` has a byte a block, then

@@ -46,6 +46,12 @@ struct rt_profile {
     uint32_t *n_events, event_cap, n_workers;
 };
 
+/* What happens at a probe of the plan (selftest): its step, and n values, which may be changed. */
+struct rt_probe {
+    void (*seen)(void *ctx, const struct infr_step *s, float *values, uint64_t n);
+    void *ctx;
+};
+
 void rt_profile_free(struct rt_profile *p); /* NULL is fine */
 
 struct infr_session {
@@ -68,6 +74,7 @@ struct infr_session {
     bool keeps_state;     /* state lives on the device: infr_session_keep_state */
     void *device_state;   /* the device's own, made at the first run */
     struct rt_profile *profile; /* NULL: not measured */
+    const struct rt_probe *probe; /* NULL: probes do nothing */
 };
 
 /* Symbol values of these inputs into s->sym; checks the whole contract. An input is left out when

@@ -98,6 +98,7 @@ struct arch {
     struct ir_value *tokens, *positions, *seq_of, *slots, *page_table, *logit_rows;
     struct ir_value *last;     /* the last position that a row sees: positions, or of its sequence in an encoder */
     struct ir_value *cos, *sin, *local_cos, *local_sin; /* f32, see arch_rotate */
+    int n_probes, n_sums, last_sum; /* arch_probe */
     struct arch_cache *k_cache, *v_cache; /* a layer; v_cache[il].rows NULL where V is part of the K cache */
 };
 
@@ -136,6 +137,11 @@ struct ir_value *arch_part(struct arch *a, struct ir_value *x, int64_t from, int
 /* Rotates the first h.rot elements of each head of x [T, H, D]. */
 struct ir_value *arch_rotate(struct arch *a, struct ir_value *x, const struct arch_layer *l);
 struct ir_value *arch_rows_wanted(struct arch *a, struct ir_value *x);
+/*
+ * x, with a place where a selftest compares and puts in values of its own: before each half of a layer, behind the last, and before
+ * rows go into a cache. sum: the residual stream, a sum with what its last probe saw.
+ */
+struct ir_value *arch_probe(struct arch *a, struct ir_value *x, bool sum);
 
 /* Layers. x is [T, width]; the attention's result is before the output matrix. */
 bool arch_add_caches(struct arch *a);

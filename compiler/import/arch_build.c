@@ -177,6 +177,17 @@ struct ir_value *arch_part(struct arch *a, struct ir_value *x, int64_t from, int
 
 struct ir_value *arch_rows_wanted(struct arch *a, struct ir_value *x) { return x ? ir_build_gather(&a->b, x, a->logit_rows, 0) : NULL; }
 
+/* ---- probes ---- */
+
+struct ir_value *arch_probe(struct arch *a, struct ir_value *x, bool sum)
+{
+    struct ir_attr base = ir_a_int("base", a->n_sums ? a->last_sum : -1);
+    if (!x || !ir_build(&a->b, IR_OP_PROBE, 1, &x, sum && a->n_sums, &base, 0)) return NULL;
+    if (sum) a->n_sums++, a->last_sum = a->n_probes;
+    a->n_probes++;
+    return x;
+}
+
 /* ---- rotation ---- */
 
 /* The two elements of each pair in the other order: that axis backwards. */

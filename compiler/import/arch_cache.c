@@ -118,7 +118,7 @@ static bool write(struct arch *a, struct ir_value **state, struct ir_value *rows
 
 bool arch_cache_write(struct arch *a, struct arch_cache *c, struct ir_value *rows)
 {
-    if (!rows) return false;
+    if (!arch_probe(a, rows, false)) return false;
     if (!c->scale) return write(a, &c->rows, rows);
     struct ir_value *scale, *q = to_blocks(a, c, rows, &scale);
     return write(a, &c->rows, q) && write(a, &c->scale, scale);

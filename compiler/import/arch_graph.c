@@ -102,8 +102,8 @@ static struct ir_value *embedding(struct arch *a)
 static bool head(struct arch *a, struct ir_value *x)
 {
     static const char *const logits = "logits", *const embeddings = "embeddings";
-    bool encoder = a->row->flags & ARCH_ENCODER;
-    if (!encoder || arch_has(a, "output_norm", ".weight")) x = arch_norm(a, "output_norm", x, a->h.width);
+    bool encoder = a->row->flags & ARCH_ENCODER, normed = !encoder || arch_has(a, "output_norm", ".weight");
+    if (normed) x = arch_norm(a, "output_norm", arch_probe(a, x, !encoder), a->h.width);
     if (!encoder) {
         x = arch_linear(a, arch_has(a, "output", ".weight") ? "output" : "token_embd", x, a->h.vocab);
         x = arch_softcap(a, arch_scaled(a, x, 1 / a->h.logit_div), a->h.logit_softcap);
@@ -146,9 +146,11 @@ static struct ir_value *attention(struct arch *a, int il, struct ir_value *in, s
 static struct ir_value *decoder_layer(struct arch *a, int il, struct ir_value *x)
 {
     double scale = a->h.residual_scale;
+    arch_probe(a, x, true);
     struct ir_value *y = attention(a, il, pre_norm(a, NAME("attn_norm"), x), &x);
     y = arch_scaled(a, norm_if(a, NAME("post_attention_norm"), y), scale);
     struct ir_value *sum = add(a, x, y), *from = a->h.parallel ? x : sum;
+    if (!a->h.parallel) arch_probe(a, sum, true);
     struct ir_value *f = sum ? arch_ffn(a, il, pre_norm(a, NAME("ffn_norm"), from)) : NULL;
     f = arch_scaled(a, norm_if(a, NAME("post_ffw_norm"), f), scale);
     return add(a, sum, f);
@@ -156,8 +158,8 @@ static struct ir_value *decoder_layer(struct arch *a, int il, struct ir_value *x
 
 static struct ir_value *encoder_layer(struct arch *a, int il, struct ir_value *x)
 {
-    struct ir_value *y = attention(a, il, x, &x);
-    x = arch_norm(a, NAME("attn_output_norm"), add(a, x, y), a->h.width);
+    struct ir_value *y = attention(a, il, arch_probe(a, x, false), &x);
+    x = arch_probe(a, arch_norm(a, NAME("attn_output_norm"), add(a, x, y), a->h.width), false);
     return arch_norm(a, NAME("layer_output_norm"), add(a, x, arch_ffn(a, il, x)), a->h.width);
 }
 

@@ -22,7 +22,7 @@
 
 #define INFR_MAGIC 0x474E4543464E49AAull /* bytes AA 'I' 'N' 'F' 'C' 'E' 'N' 'G' */
 #define INFR_VERSION_MAJOR 1
-#define INFR_VERSION_MINOR 3
+#define INFR_VERSION_MINOR 4
 #define INFR_WEIGHTS_VADDR 0x1000000000ull
 #define INFR_WEIGHTS_ALIGN 0x200000ull
 #define INFR_NONE UINT32_MAX /* "no index" */
@@ -102,11 +102,13 @@ struct infr_launch {
     uint32_t flops, bytes;  /* dim rows for profiles, or INFR_NONE */
 };
 
-enum infr_step_kind { INFR_STEP_LAUNCH, INFR_STEP_IF, INFR_STEP_CHECK };
+enum infr_step_kind { INFR_STEP_LAUNCH, INFR_STEP_IF, INFR_STEP_CHECK, INFR_STEP_PROBE };
 
 /*
  * LAUNCH: a = launch. IF: a = buffer holding the bool, b = block if true, c = block if false. CHECK (since 1.2;
  * an older reader refuses it): a = check, which fails the call unless it holds; it precedes the launches of its block.
+ * PROBE (since 1.4; of the entry block): a = arena buffer of f32, b = its number, c = that of the probe to whose value
+ * this one is added, or INFR_NONE; does nothing but in selftest.
  */
 struct infr_step {
     uint32_t kind, a, b, c;
@@ -118,13 +120,13 @@ struct infr_block {
 
 /*
  * A golden vector: inputs are made by runtime/abi/random.h from `seed` at the symbol values given, outputs were computed by
- * the compiler's evaluator. For each output, and for some states at the end of the call: elements at positions 0, step,
- * 2*step, ... as f64.
+ * the compiler's evaluator. For each output, for some states at the end of the call, and for each probe (golden_text.h):
+ * elements at positions first, first + step, first + 2*step, ... as f64; first is 0 but for probes.
  */
 struct infr_golden {
     uint64_t seed;
     uint32_t symbols; /* in the i64 pool: one value a symbol */
-    uint32_t outputs; /* first row in golden_outputs: one an output, then those of states */
+    uint32_t outputs; /* first row in golden_outputs: one an output, then those of states and of probes */
     uint32_t n_rows, pad;
 };
 
@@ -132,9 +134,10 @@ struct infr_golden_output {
     uint64_t elems;  /* of the whole output */
     uint64_t step;
     uint32_t values, n_values; /* in the f64 pool */
-    double scale;     /* max(std, 1e-3 * max|ref|) over the whole output */
+    double scale;     /* max(std, 1e-3 * max|ref|) over the whole output; of a probe, over what was added since the last */
     double tolerance; /* on max|d| / scale */
-    uint32_t input, pad; /* the state input that this is; INFR_NONE: an output */
+    uint32_t input; /* the state input that this is; INFR_NONE: an output or a probe */
+    uint32_t probe; /* since 1.4: number of the probe + 1; 0: none */
 };
 
 struct infr_kernel {

@@ -20,8 +20,8 @@ bool cuda_graphs_fit(const struct infr_session *s)
     const struct infr_engine *e = s->e;
     const struct infr_step *steps = e->steps + e->blocks[e->h.entry_block].first;
     for (uint32_t i = 0; i < e->blocks[e->h.entry_block].count; i++)
-        if (steps[i].kind != INFR_STEP_LAUNCH && steps[i].kind != INFR_STEP_CHECK) return false; /* asks the device midway */
-    return !s->profile && e->n_launches > 1;
+        if (steps[i].kind == INFR_STEP_IF) return false; /* asks the device midway */
+    return !s->profile && !s->probe && e->n_launches > 1;
 }
 
 void cuda_graphs_destroy(const struct cu_driver *cu, struct cuda_session *cs)

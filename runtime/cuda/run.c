@@ -190,6 +190,22 @@ static int read_condition(const struct call *c, uint32_t buf, bool *out)
     return r ? cu_fail(c->cu, r, "reading a condition from the GPU", c->st) : INFR_OK;
 }
 
+/* The values come here and go back. */
+static int run_probe(const struct call *c, const struct infr_step *s)
+{
+    const struct rt_probe *p = c->s->probe;
+    uint64_t bytes = (uint64_t)c->shape->dim[c->e->bufs[s->a].bytes];
+    float *values = malloc(bytes + 1);
+    if (!values) return rt_fail_memory(c->st, "the values of a probe", bytes);
+    cu_result r = c->cu->cuMemcpyDtoHAsync_v2(values, buf_address(c, s->a), bytes, c->cs->stream);
+    if (!r) r = c->cu->cuStreamSynchronize(c->cs->stream);
+    if (!r) p->seen(p->ctx, s, values, bytes / sizeof *values);
+    if (!r) r = c->cu->cuMemcpyHtoDAsync_v2(buf_address(c, s->a), values, bytes, c->cs->stream);
+    if (!r) r = c->cu->cuStreamSynchronize(c->cs->stream);
+    free(values);
+    return r ? cu_fail(c->cu, r, "looking at a value on the GPU", c->st) : INFR_OK;
+}
+
 static int run_block(const struct call *c, uint32_t block)
 {
     const struct infr_engine *e = c->e;
@@ -199,6 +215,8 @@ static int run_block(const struct call *c, uint32_t block)
         if (atomic_load_explicit(&c->s->cancel, memory_order_relaxed)) return cancelled(c);
         if (s->kind == INFR_STEP_LAUNCH) {
             code = launch(c, s->a);
+        } else if (s->kind == INFR_STEP_PROBE) {
+            if (c->s->probe) code = run_probe(c, s);
         } else if (s->kind == INFR_STEP_CHECK) {
             const struct infr_check *k = &e->checks[s->a];
             int64_t a = c->shape->dim[k->a], b = c->shape->dim[k->b];

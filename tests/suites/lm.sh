@@ -279,6 +279,30 @@ selftests() {
 }
 t_check selftests selftests
 
+# A wrong scale in the eleventh of twelve layers is found, and where: layer 10 has probes 40 (its input), 41 and 42 (keys and
+# values) and 43 (between its halves).
+mutants() {
+    mutants="$python $INFC_SRC/tests/lm/mutants.py"
+    $mutants model deep.gguf || return 1
+    for args in --act=i8 --kv=q4 '--act=i8 --kv=q4' --no-golden; do
+        # shellcheck disable=SC2086
+        "$INFC" build deep.gguf $args --target=x86-64-v3 -o deep && ./deep selftest >out4 || { cat out4; return 1; }
+        [ "$args" = --no-golden ] && continue
+        while read -r name factor probe; do
+            $mutants damage deep "$name" "$factor" mutant && ! ./mutant selftest >out4 &&
+                grep -q "^FAIL .*golden 0: .*, at probe $probe\$" out4 || { echo "$args $name"; cat out4; return 1; }
+        done <<'END'
+blk.10.attn_k.weight 1.25 41
+blk.10.attn_v.weight 1.25 42
+blk.10.attn_output.weight 1.25 43
+blk.10.ffn_up.weight 1.25 44
+blk.10.ffn_down.weight 1.25 44
+blk.10.ffn_norm.weight 1.1 44
+END
+    done
+}
+t_check mutants mutants
+
 # Grammars: the answer is of the form, errors name their place; random schemas against PyPI's jsonschema.
 grammars() {
     ./chat generate -p 'a robot' --temp 1.5 --seed 3 --regex '[a-c]{3,5}-(foo|bar)' -q >out5 &&

@@ -52,6 +52,47 @@ static struct ir_func *symbolic(void)
     return f;
 }
 
+struct looks {
+    int n, base[4];
+    float first[4];
+};
+
+/* Puts 10 times the number there. */
+static void look(void *ctx, int number, int base, struct ir_tensor *t)
+{
+    struct looks *l = ctx;
+    assert_int_equal(number, l->n);
+    l->base[l->n] = base;
+    l->first[l->n++] = *(float *)t->data;
+    for (size_t i = 0; i < t->n_bytes / sizeof(float); i++) ((float *)t->data)[i] = 10 * (float)(number + 1);
+}
+
+/* f(x) = -(-x): both values are seen, and go on as what is put there; without a look nothing changes. */
+static void probes(void **state)
+{
+    (void)state;
+    const struct dim *two = dim_const(g_m->dims, 2);
+    struct ir_type t = ir_type_make(g_m, DT_F32, 1, &two);
+    struct ir_func *f = ir_func_create(g_m, "main");
+    struct ir_value *x = ir_func_add_input(f, "x", t), *a = append(f->body, IR_OP_NEG, t, 1, &x);
+    ir_block_append(f->body, ir_op_create(g_m, IR_OP_PROBE, 1, &a, 0, NULL));
+    struct ir_value *b = append(f->body, IR_OP_NEG, t, 1, &a);
+    struct ir_op *second = ir_op_create(g_m, IR_OP_PROBE, 1, &b, 0, NULL);
+    ir_op_set_attr(g_m, second, ir_a_int("base", 0));
+    ir_block_append(f->body, second);
+    ir_func_set_outputs(f, 1, &b, (const char *[]){"y"});
+    assert_true(ir_verify_module(g_m, &g_diag));
+    struct ir_tensor in = T(DT_F32, D(2), V(3, 4)), out;
+    struct looks l = {0};
+    struct ir_eval_probe probe = {look, &l};
+    assert_true(ir_eval_func_probed(f, &in, &out, &g_arena, &g_diag, 1, &probe));
+    assert_int_equal(l.n, 2);
+    assert_true(l.base[0] == -1 && l.base[1] == 0 && l.first[0] == -3 && l.first[1] == -10);
+    assert_values(&out, T(DT_F32, D(2), V(20, 20)));
+    assert_true(ir_eval_func(f, &in, &out, &g_arena, &g_diag));
+    assert_values(&out, T(DT_F32, D(2), V(3, 4)));
+}
+
 static void symbols(void **state)
 {
     (void)state;
@@ -182,6 +223,6 @@ static void odd_places(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(symbols), TEST(checks), TEST(regions), TEST(optional_inputs), TEST(odd_places)};
+    const struct CMUnitTest tests[] = {TEST(probes), TEST(symbols), TEST(checks), TEST(regions), TEST(optional_inputs), TEST(odd_places)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -466,7 +466,9 @@ static void test_refused(void **state)
     REFUSED(p.launches[0].name = sizeof plan + 9)
     REFUSED(p.launches[0].flops = TP_DIMS)
     REFUSED(p.pool_u32[2] = TP_DIMS)
-    REFUSED(p.steps[0].kind = INFR_STEP_CHECK + 1)
+    REFUSED(p.steps[0].kind = INFR_STEP_PROBE + 1)
+    REFUSED(p.steps[0] = ((struct infr_step){INFR_STEP_PROBE, 0, 0, 0})) /* an input */
+    REFUSED(p.steps[0] = ((struct infr_step){INFR_STEP_PROBE, 1000, 0, 0}))
     REFUSED((branch_checks(&p), p.steps[0].a = 3))
     REFUSED((branch_checks(&p), p.checks[2].b = TP_DIMS))
     REFUSED((branch_checks(&p), p.h.branch_checks = 4))
@@ -491,6 +493,7 @@ static void test_refused(void **state)
     REFUSED(p.golden_outputs[1].tolerance = -1)
     REFUSED(p.golden_outputs[1].tolerance = NAN)
     REFUSED(p.golden_outputs[1].step = 0)
+    REFUSED((p.golden_outputs[1].probe = 2, p.golden_outputs[1].step = 2)) /* begins behind the end */
     REFUSED(p.golden_outputs[1].n_values = 2)
     REFUSED(p.golden_outputs[1].values = TP_ROWS)
 }
