@@ -13,6 +13,7 @@
 
 #include "runtime/text/jinja.h"
 #include "runtime/text/json_read.h"
+#include "runtime/text/scan.h"
 
 /* ---- rendering helpers ----------------------------------------------------------------------- */
 
@@ -784,6 +785,30 @@ static void test_dict_many_keys(void **state)
     jinja_arena_destroy(arena);
 }
 
+/* The reader of TZ takes it for sscanf: the same numbers, counts and ends. */
+static void test_scan_numbers(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "5", "05:30", "5:30:15x", "12:", "12:x", ":3", "M3.2.0", "M11.1.0/2", "M3.2", "M3..0", "m3.2.0", " 7: 8",
+                                        "-3:4", "+9", "65535", "65536:1", "99999999999999999999:2", "-99999999999999999999", "x", "- 3", "\v1:\t2"};
+    static const char *const formats[] = {"%hu%n:%hu%n:%hu%n", "M%hu.%hu.%hu%n"};
+    for (size_t f = 0; f < 2; f++)
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+            unsigned short a[3] = {7, 7, 7}, b[3] = {7, 7, 7};
+            int at[3] = {-1, -1, -1}, bt[3] = {-1, -1, -1}, got, want;
+            if (f) {
+                got = infr_scan_numbers(texts[i], formats[f], &a[0], &a[1], &a[2], &at[0]);
+                want = sscanf(texts[i], "M%hu.%hu.%hu%n", &b[0], &b[1], &b[2], &bt[0]);
+            } else {
+                got = infr_scan_numbers(texts[i], formats[f], &a[0], &at[0], &a[1], &at[1], &a[2], &at[2]);
+                want = sscanf(texts[i], "%hu%n:%hu%n:%hu%n", &b[0], &bt[0], &b[1], &bt[1], &b[2], &bt[2]);
+            }
+            assert_int_equal(got, want < 0 ? 0 : want);
+            assert_memory_equal(a, b, sizeof a);
+            assert_memory_equal(at, bt, sizeof at);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -797,6 +822,7 @@ int main(void)
         cmocka_unit_test(test_limits),        cmocka_unit_test(test_append_is_linear),
         cmocka_unit_test(test_blob_damage),   cmocka_unit_test(test_bug_log),
         cmocka_unit_test(test_json_reader),   cmocka_unit_test(test_dict_many_keys),
+        cmocka_unit_test(test_scan_numbers),
     };
 
     return cmocka_run_group_tests_name("jinja", tests, NULL, NULL);
