@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The driver: symbols, checks, regions, constants, shared buffers, errors. */
+#include "ir/text.h"
 #include "tests/unit/test_eval.h"
 
 /* Appends an op with a result of the given type. */
