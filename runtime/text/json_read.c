@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/text/json_read.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "runtime/text/jinja_number.h"
@@ -182,6 +183,8 @@ static bool read_number(struct reader *r, struct jinja_value *out)
     }
     if (!jinja_number_double(copy, len, &f))
         return no_memory(r);
+    if (isinf(f)) /* RFC 8259 leaves the range to the reader; an infinity could not be written again */
+        return fail(r, "number out of range");
     *out = jinja_float(f);
     return true;
 }

@@ -729,7 +729,8 @@ static void test_json_reader(void **state)
     static const char *const bad[] = {
         "",          "[1,]",  "{\"a\" 1}", "01",      "1.",   "\"\\x\"",     "\"a\nb\"",
         "nul",       "[1] 2", "\"abc",     "{1: 2}",  "+1",   "\"\\ud800\"", "\xff",
-        "\"\\u12\"", "NaN",   "[",         "{\"a\":", "\"\\", "1e",          "-"};
+        "\"\\u12\"", "NaN",   "[",         "{\"a\":", "\"\\", "1e",          "-",
+        "1e400",     "[-1e309]"};
     struct jinja_arena *arena = jinja_arena_create((size_t)8 << 20);
     struct json_read_error err;
     struct jinja_value v;
