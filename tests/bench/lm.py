@@ -290,7 +290,8 @@ Wall time of the whole command, a prompt of ten tokens or so, page cache warm (`
 
 
 def models(b):
-    """Name, file: the recipe's model, what llama-quantize makes of it, and files given on the command line."""
+    """Name, file: the recipe's model, what llama-quantize makes of it, gemma if it was fetched (its licence has terms), and files
+    given on the command line."""
     got = subprocess.run([b.a.src + "/models/fetch", "smollm2-gguf"], capture_output=True, text=True)
     if got.returncode:
         sys.exit(f"bench: {got.stderr.strip()}")
@@ -302,6 +303,9 @@ def models(b):
             subprocess.run([b.peer / "llama-quantize", "--allow-requantize", q4_1, to, kind, "2"], check=True,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         yield f"SmolLM2-135M {kind}", to
+    gemma = subprocess.run([b.a.src + "/models/fetch", "--offline", "gemma3-270m"], capture_output=True, text=True)
+    if gemma.returncode == 0:
+        yield "gemma-3-270m Q4_K_M", pathlib.Path(gemma.stdout.strip())
     for m in b.a.model:
         name, _, path = m.partition("=")
         yield name, pathlib.Path(path)
