@@ -32,6 +32,17 @@ t_check layers-finds-wrong-includes layers_finds_wrong_includes
 t_check headers "$INFC_SRC/tests/headers.sh" "$INFC_SRC"
 t_check generated make -s -C "$INFC_BUILD" check-generated
 
+# In the source folder, too, `make GOAL` works for the goals that have a folder's name: make must not take it for their file.
+goals_that_are_folders() {
+    mkdir clone && cp "$INFC_SRC/configure" "$INFC_SRC/Makefile.in" clone/ && cp -r "$INFC_SRC/ir" clone/ || return 1
+    mkdir clone/docs clone/models clone/tests
+    (cd clone && ./configure CC="$INFC_CC") >log 2>&1 || { tail -n 3 log; return 1; }
+    for goal in docs models tests; do
+        make -n -C clone $goal 2>/dev/null | grep -q -e "-C build $goal" || { echo "make $goal does nothing"; return 1; }
+    done
+}
+t_check goals-that-are-folders goals_that_are_folders
+
 # Everything an engine is linked from arrives, and nothing is written outside DESTDIR.
 install_goes_to_destdir() {
     make -s -C "$INFC_BUILD" install DESTDIR="$TMP/dest" PREFIX=/opt/infc || return 1
