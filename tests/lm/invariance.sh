@@ -61,23 +61,33 @@ combinations() {
 }
 
 prompts >"$tmp/ids"
-combinations >"$tmp/combinations"
+combinations | awk '{ $1 = $1; print NR, $0 }' >"$tmp/combinations"
 status=0
 for engine; do
     for isa in $levels; do
         "$engine" info --$isa >/dev/null 2>&1 || continue
         runs=0 preempted=0 found=0 bad=0
         rm -f "$tmp/want"
-        while read -r args; do
-            # shellcheck disable=SC2086
-            "$engine" logits "$tmp/ids" -n 4 --ctx $ctx --$isa $args >"$tmp/got" 2>"$tmp/figures" || { cat "$tmp/figures"; exit 1; }
+        rm -f "$tmp"/got.* "$tmp"/figures.*
+        # those of one thread side by side; those of more alone, for threads that must share a core wait long for each other
+        for threads in 1 2; do
+            jobs=1
+            if [ $threads = 1 ]; then jobs=$(nproc); fi
+            # shellcheck disable=SC2016
+            grep -e "--threads $threads" "$tmp/combinations" | xargs -L 1 -P "$jobs" sh -c '
+                engine=$1 tmp=$2 ctx=$3 isa=$4 i=$5
+                shift 5
+                "$engine" logits "$tmp/ids" -n 4 --ctx "$ctx" "--$isa" "$@" >"$tmp/got.$i" 2>"$tmp/figures.$i" ||
+                    { cat "$tmp/figures.$i"; exit 255; }' sh "$engine" "$tmp" "$ctx" "$isa" || exit 1
+        done
+        while read -r i args; do
             runs=$((runs + 1))
-            preempted=$((preempted + $(sed 's/.* steps, \([0-9]*\) pre.*/\1/' "$tmp/figures")))
-            found=$((found + $(sed 's/.*ions, \([0-9]*\) tok.*/\1/' "$tmp/figures")))
-            [ -f "$tmp/want" ] || cp "$tmp/got" "$tmp/want"
-            cmp -s "$tmp/want" "$tmp/got" && continue
+            preempted=$((preempted + $(sed 's/.* steps, \([0-9]*\) pre.*/\1/' "$tmp/figures.$i")))
+            found=$((found + $(sed 's/.*ions, \([0-9]*\) tok.*/\1/' "$tmp/figures.$i")))
+            [ -f "$tmp/want" ] || cp "$tmp/got.$i" "$tmp/want"
+            cmp -s "$tmp/want" "$tmp/got.$i" && continue
             bad=$((bad + 1))
-            echo "differs: $engine logits -n 4 --ctx $ctx --$isa $args, prompts: $(diff "$tmp/want" "$tmp/got" | grep -c '^<')"
+            echo "differs: $engine logits -n 4 --ctx $ctx --$isa $args, prompts: $(diff "$tmp/want" "$tmp/got.$i" | grep -c '^<')"
         done <"$tmp/combinations"
         distinct=$(cut -d' ' -f1 "$tmp/want" | sort -u | wc -l)
         echo "$engine ${isa#*=}: $runs combinations, $bad differ; $distinct hashes of 16 prompts, $preempted preemptions, $found tokens found"
