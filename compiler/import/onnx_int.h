@@ -250,7 +250,8 @@ struct ir_value *e_const_f32(struct onode *n, int rank, const int64_t *dims, con
 const struct dim *e_size(struct onode *n, struct ir_value *x, int from,
                          int to); /* product of dims[from..to) */
 
-static inline int rank_of(const struct ir_value *v) { return v->type.rank; }
+/* 0 where making v failed (NULL; it has been told why): what is built upon it is NULL, too. */
+static inline int rank_of(const struct ir_value *v) { return v ? v->type.rank : 0; }
 /* Handlers check ranks first (on_rank): a slip ends the process instead of reading what lies
  * behind. */
 static inline const struct dim *dim_of(const struct ir_value *v, int i)

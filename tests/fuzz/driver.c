@@ -126,6 +126,13 @@ const char *__asan_default_options(void)
     return "max_allocation_size_mb=512:hard_rss_limit_mb=2048:allocator_may_return_null=1:exitcode=1";
 }
 
+const char *__ubsan_default_options(void);
+const char *__ubsan_default_options(void)
+{
+    // Its own end calls nobody back, and the input would be lost; abort is caught below.
+    return "abort_on_error=1:print_stacktrace=1";
+}
+
 static void catch_crashes(void)
 {
     static const int signals[] = {SIGPROF, SIGALRM, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
