@@ -116,6 +116,9 @@ bool onnx_if(struct onode *n)
     if (cond->type.dtype != DT_BOOL)
         return on_fail(n, DIAG_DTYPE_MISMATCH, "If: the condition is %s",
                        dtype_name(cond->type.dtype));
+    int64_t elems;
+    if (!ir_type_static_elems(&cond->type, &elems) || elems != 1)
+        return on_fail(n, DIAG_SHAPE_MISMATCH, "If: the condition must have one element, whatever the inputs' sizes are");
     const struct known *k = known_of(n->im, cond);
     if (k && k->n == 1 && k->e[0].num && dim_is_const(k->e[0].num))
         return inline_branch(n, branch[k->e[0].num->value ? 0 : 1]);
