@@ -23,7 +23,7 @@ line() { # line WHAT VALUE LIMIT holds|misses|skipped
 }
 
 # at_most WHAT VALUE LIMIT UNIT
-at_most() { line "$1" "$2 $4" "at most $3 $4" "$(awk -v a="$2" -v b="$3" 'BEGIN { print a <= b ? "holds" : "misses" }')"; }
+at_most() { line "$1" "$2 $4" "at most $3 $4" "$(awk -v a="$2" -v b="$3" 'BEGIN { print (a <= b ? "holds" : "misses") }')"; }
 
 if ! model=$("$INFC_SRC/models/fetch" --offline smollm2-gguf 2>/dev/null); then
     echo 'models/fetch smollm2-gguf has not been run'
@@ -154,13 +154,13 @@ fi
 
 if wanted speed; then
     ./smollm2 bench --json --prompt-tokens 512 -n 64 --threads 2 >bench.json 2>/dev/null
-    ours=$("$python" -c 'import json; d = json.load(open("bench.json")); print(f"{d[\"prefill_tok_s\"]:.0f} {d[\"decode_tok_s\"]:.1f}")' 2>/dev/null ||
+    ours=$("$python" -c 'import json; d = json.load(open("bench.json")); print("%.0f %.1f" % (d["prefill_tok_s"], d["decode_tok_s"]))' 2>/dev/null ||
         sed 's/.*"prefill_tok_s":\([0-9]*\).*"decode_tok_s":\([0-9.]*\).*/\1 \2/' bench.json)
     if [ -n "${LLAMA_BENCH:-}" ]; then
         theirs=$("$LLAMA_BENCH" -m "$model" -t 2 -p 512 -n 64 -o json 2>/dev/null |
-            "$python" -c 'import json, sys; print(*(f"{r[\"avg_ts\"]:.1f}" for r in json.load(sys.stdin)))')
+            "$python" -c 'import json, sys; print(*("%.1f" % r["avg_ts"] for r in json.load(sys.stdin)))')
         line 'prefill and decode, tokens a second' "$ours" "llama.cpp's $theirs" \
-            "$(echo "$ours $theirs" | awk '{ print $1 >= $3 && $2 >= $4 ? "holds" : "misses" }')"
+            "$(echo "$ours $theirs" | awk '{ print (($1 >= $3 && $2 >= $4) ? "holds" : "misses") }')"
     else
         line 'prefill and decode, tokens a second' "$ours" 'LLAMA_BENCH is not given' skipped
     fi
