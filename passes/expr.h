@@ -13,6 +13,8 @@
 #include "ir/op.h"
 #include "ir/target.h"
 
+#define EXPR_TINY 8 /* a constant axis shorter than this makes no vector loop: reductions and whoever walks a result agree on it */
+
 struct expr_memo; /* one element already computed in the current scope */
 
 /*

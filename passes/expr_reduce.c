@@ -55,8 +55,7 @@ static int64_t part_of(const struct fold *f, const struct dim *n, enum lp_loop_k
     return n->value > 2 * part ? part : 0;
 }
 
-#define TINY 8       /* an axis shorter than this makes no vector loop */
-#define UNROLLED 64  /* elements that tiny axes write out together: nested, their product counts */
+#define UNROLLED 64 /* elements that tiny axes write out together: nested, their product counts */
 
 /* Is the axis written out, and all folded axes after it? */
 static bool is_unrolled(const struct fold *f, int axis)
@@ -65,7 +64,7 @@ static bool is_unrolled(const struct fold *f, int axis)
     for (int i = axis; i < f->x->type.rank; i++) {
         const struct dim *d = f->x->type.dims[i];
         if (!(f->mask >> i & 1)) continue;
-        if (!dim_is_const(d) || d->value >= TINY || (n *= d->value) > UNROLLED) return false;
+        if (!dim_is_const(d) || d->value >= EXPR_TINY || (n *= d->value) > UNROLLED) return false;
     }
     return true;
 }

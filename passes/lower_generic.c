@@ -110,7 +110,6 @@ struct walk {
 
 #define WORK 1024       /* elements a slice does at least, if there are as many */
 #define REDUCED_WORK 64 /* the same when each is a reduction: they are the parallelism there is */
-#define TINY 8          /* an axis shorter than this makes no vector loop */
 #define MAX_UNROLLED 16
 
 static bool has_op(const struct lower_ctx *l, enum ir_opcode code)
@@ -129,13 +128,13 @@ static int choose_vector(const struct lower_ctx *l, const struct walk *w, const 
     if (l->anchor) return v;
     while (v > 0) {
         const struct dim *d = t->dims[w->axes[v]];
-        if (!dim_is_const(d) || d->value >= TINY || unrolled * d->value > MAX_UNROLLED) break;
+        if (!dim_is_const(d) || d->value >= EXPR_TINY || unrolled * d->value > MAX_UNROLLED) break;
         if (d->value * unrolled > 3 && !has_op(l, IR_OP_TRANSPOSE)) break;
         unrolled *= d->value;
         v--;
     }
     const struct dim *d = t->dims[w->axes[v]];
-    return dim_is_const(d) && d->value < TINY ? w->n - 1 : v; /* all are tiny */
+    return dim_is_const(d) && d->value < EXPR_TINY ? w->n - 1 : v; /* all are tiny */
 }
 
 static void plan_walk(struct lower_ctx *l, const struct ir_type *t, struct walk *w)

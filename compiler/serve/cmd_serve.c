@@ -6,17 +6,20 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "compiler/serve/front.h"
 #include "compiler/serve/serve.h"
+#include "runtime/abi/engine_format.h"
 
-enum { MAX_WORDS = 200, MAX_NAME = 200, MAX_BODY = 64 << 20 };
+enum { MAX_WORDS = 200, MAX_NAME = 200, MAX_BODY = 64 << 20, HEADER_WITHIN = 64 << 20 };
 
 struct reader {
     struct front *f;
@@ -52,15 +55,31 @@ static bool can_serve(const char *path)
     return ok && strstr(text, "\n  serve ");
 }
 
-static bool is_elf(const char *path, uint64_t *bytes)
+/*
+ * A program of ours: an ELF file with a plan's header near its beginning, before the weights. Only such a file is ever asked
+ * anything, that is, executed: a folder may hold other programs.
+ */
+static bool is_engine(const char *path, uint64_t *bytes)
 {
-    char magic[4] = "";
+    static const uint64_t magic = INFR_MAGIC;
+    struct infr_header h;
     struct stat info;
-    FILE *file = fopen(path, "re");
-    bool ok = file && fread(magic, 1, 4, file) == 4 && !memcmp(magic, "\177ELF", 4) && !fstat(fileno(file), &info) && S_ISREG(info.st_mode);
-    if (file) fclose(file);
-    *bytes = ok ? (uint64_t)info.st_size : 0;
-    return ok && !access(path, X_OK);
+    bool found = false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size > (off_t)sizeof h && !access(path, X_OK)) {
+        size_t n = info.st_size < HEADER_WITHIN ? (size_t)info.st_size : HEADER_WITHIN;
+        const char *data = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0), *at = data;
+        bool elf = data != MAP_FAILED && !memcmp(data, "\177ELF", 4);
+        while (elf && !found && (at = memmem(at, n - (size_t)(at - data), &magic, sizeof magic)) && n - (size_t)(at - data) >= sizeof h) {
+            memcpy(&h, at++, sizeof h);
+            found = h.major == INFR_VERSION_MAJOR && h.header_bytes >= offsetof(struct infr_header, text_offset) && h.header_bytes <= 4096 &&
+                    h.blob_bytes <= (uint64_t)info.st_size;
+        }
+        if (data != MAP_FAILED) munmap((void *)(uintptr_t)data, n);
+        *bytes = (uint64_t)info.st_size;
+    }
+    if (fd >= 0) close(fd);
+    return found;
 }
 
 static bool good_name(const char *name)
@@ -95,7 +114,7 @@ static bool add(struct reader *r, const char *name, const char *path, char *word
     if (front_find(f, name, strlen(name))) return diag_report(r->diag, DIAG_OPTION, where, "there are two models '%s'", name);
     if (f->n_engines == MAX_ENGINES) return diag_report(r->diag, DIAG_OPTION, where, "more than %d engines", MAX_ENGINES);
     struct front_engine *e = &f->engines[f->n_engines];
-    if (!is_elf(path, &e->file_bytes) || !can_serve(path))
+    if (!is_engine(path, &e->file_bytes) || !can_serve(path))
         return diag_report_remedy(r->diag, DIAG_OPTION, where, "build it with `infc build --serve`, if it is no language model",
                                   "'%s' is no engine with a server", path);
     e->name = arena_strdup(r->arena, name), e->path = arena_strdup(r->arena, path);
@@ -125,7 +144,7 @@ static bool read_folder(struct reader *r, const char *folder)
     if (n < 0) return diag_report(r->diag, DIAG_ENVIRONMENT, folder, "%s", strerror(errno));
     for (int i = 0; i < n; i++) {
         int k = snprintf(path, sizeof path, "%s/%s", folder, list[i]->d_name);
-        if (list[i]->d_name[0] == '.' || k >= (int)sizeof path || !is_elf(path, &bytes)) continue;
+        if (list[i]->d_name[0] == '.' || k >= (int)sizeof path || !is_engine(path, &bytes)) continue;
         if (can_serve(path)) add(r, list[i]->d_name, path, arena_strdup(r->arena, ""), folder);
         else fprintf(stderr, "%s: no engine with a server, left out\n", path);
     }

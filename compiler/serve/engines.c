@@ -59,7 +59,12 @@ static bool open_sockets(struct front *f)
 
 bool engines_open(struct front *f)
 {
-    snprintf(f->folder, sizeof f->folder, "/tmp/infc-serve.XXXXXX");
+    const char *tmp = getenv("TMPDIR");
+    int n = snprintf(f->folder, sizeof f->folder, "%s/infc-serve.XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (n >= (int)sizeof f->folder) {
+        cli_usage("TMPDIR=%s is too long for the paths of sockets", tmp);
+        return false;
+    }
     if (mkdtemp(f->folder) && open_sockets(f)) return true;
     cli_usage("cannot make sockets in %s: %s", f->folder, strerror(errno));
     return false;

@@ -101,11 +101,22 @@ def requests_go_by_model():
 
 
 @test
+def other_programs_of_a_folder_are_not_executed():
+    os.makedirs("mixed", exist_ok=True)
+    listing("ran.c", "#include <stdio.h>", f'int main(void) {{ return !fopen("{os.getcwd()}/ran", "w"); }}')
+    subprocess.run([os.environ["INFC_CC"], "-o", "mixed/other", "ran.c"], check=True)
+    shutil.copy(TEXT, "mixed/a")
+    f = Front("mixed")
+    assert f.states() == {"a": "stopped"}
+    assert f.stop() == 0 and not os.path.exists("ran")
+
+
+@test
 def a_single_engine_needs_no_name():
     f = Front(listing("one.conf", "# one", "only = engines/a --any-model"))
     assert f.post("/v1/completions", BODY)["choices"][0]["text"] == RIGHT
     pid = f.pid("only")
-    folder = re.search(r"listening on unix:(/tmp/infc-serve\.\w+)/0", f.text())[1]
+    folder = re.search(r"listening on unix:(\S*/infc-serve\.\w+)/0", f.text())[1]
     assert os.stat(folder).st_mode & 0o77 == 0
     assert f.stop() == 0 and not os.path.exists(f"/proc/{pid}") and not os.path.exists(folder)
 

@@ -320,6 +320,26 @@ static void check_masks(struct gr_vocab *v, const struct tok *t, enum gr_kind ki
     gr_destroy(g);
 }
 
+/* n <= 4096 texts, of which the first three are <unk> and two control tokens. Lives as long as the fixture. */
+static struct gr_vocab *make_vocab(struct fixture *f, const char *const *tokens, size_t n,
+                                   const uint8_t **trie, size_t *n_trie)
+{
+    enum { MOST = 4096 };
+    static const float scores[MOST];
+    static int32_t types[MOST];
+    assert_in_range(n, 3, MOST);
+    for (size_t i = 0; i < n; i++) types[i] = i == 0 ? TOK_TYPE_UNKNOWN : i < 3 ? TOK_TYPE_CONTROL : TOK_TYPE_NORMAL;
+    fixture_begin(f, "llama", "default");
+    fixture_tokens(f, tokens, n);
+    f->desc.types = types;
+    f->desc.scores = scores;
+    fixture_build(f);
+    token_trie_build(&f->arena, f->blob, trie, n_trie);
+    struct gr_vocab *v = gr_vocab_create(*trie, *n_trie);
+    assert_non_null(v);
+    return v;
+}
+
 static void masks(void **state)
 {
     (void)state;
@@ -329,21 +349,10 @@ static void masks(void **state)
         "-", ".5", "1.5", "e3", "\xc3\xa9", "e\xcc\x81", "\",\"", "a\"", "b\",", "}}", "]}", "ab",
         "0", "x", "xx", "abcabcabcabcabcabcabcabcabcabcabcabcabc", "\n", "  ", "(", ")", "+"};
     enum { N = sizeof tokens / sizeof *tokens };
-    static const int32_t types[] = {TOK_TYPE_UNKNOWN, TOK_TYPE_CONTROL, TOK_TYPE_CONTROL};
-    static const float scores[N];
     struct fixture f;
     const uint8_t *trie;
     size_t n;
-    int32_t all[N];
-    for (size_t i = 0; i < N; i++) all[i] = i < 3 ? types[i] : TOK_TYPE_NORMAL;
-    fixture_begin(&f, "llama", "default");
-    fixture_tokens(&f, tokens, N);
-    f.desc.types = all;
-    f.desc.scores = scores;
-    fixture_build(&f);
-    token_trie_build(&f.arena, f.blob, &trie, &n);
-    struct gr_vocab *v = gr_vocab_create(trie, n);
-    assert_non_null(v);
+    struct gr_vocab *v = make_vocab(&f, tokens, N, &trie, &n);
     assert_int_equal(gr_vocab_tokens(v), N);
 
     /* by hand: the beginning of an object, white space before it, nothing else */
@@ -401,8 +410,6 @@ static void slices(void **state)
     enum { P = sizeof pieces / sizeof *pieces, N = 3 + P + P * P + P * P * P };
     static char texts[N][16];
     static const char *tokens[N];
-    static int32_t types[N];
-    static const float scores[N];
     struct fixture f;
     const uint8_t *trie;
     size_t n = 0, n_trie;
@@ -417,17 +424,8 @@ static void slices(void **state)
                 snprintf(texts[n++], 16, "%s%s%s", pieces[i], pieces[k], pieces[m]);
         }
     }
-    for (size_t i = 0; i < n; i++) tokens[i] = texts[i], types[i] = TOK_TYPE_NORMAL;
-    types[0] = TOK_TYPE_UNKNOWN;
-    types[1] = types[2] = TOK_TYPE_CONTROL;
-    fixture_begin(&f, "llama", "default");
-    fixture_tokens(&f, tokens, n);
-    f.desc.types = types;
-    f.desc.scores = scores;
-    fixture_build(&f);
-    token_trie_build(&f.arena, f.blob, &trie, &n_trie);
-    struct gr_vocab *v = gr_vocab_create(trie, n_trie);
-    assert_non_null(v);
+    for (size_t i = 0; i < n; i++) tokens[i] = texts[i];
+    struct gr_vocab *v = make_vocab(&f, tokens, n, &trie, &n_trie);
     static const struct {
         const char *schema, *text;
     } cases[] = {
