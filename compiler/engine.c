@@ -77,6 +77,7 @@ static bool compile_part(struct engine *e, struct part *part, struct object_cach
         struct plan_kernel *k = &part->b->plan->kernels.v[part->job_kernel[i]];
         if (part->jobs[i].object.scratch_bytes > k->scratch_bytes) k->scratch_bytes = part->jobs[i].object.scratch_bytes;
         if (ok && !part->is_gpu) k->code_bytes[part->jobs[i].level->isa] = object_code_bytes(&part->jobs[i].object);
+        if (ok && t->read_code) t->read_code(part->jobs[i].object.data, part->jobs[i].object.n_bytes, &k->gpu);
     }
     return ok;
 }

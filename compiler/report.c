@@ -44,6 +44,29 @@ static void gather(struct report_facts *t, const struct plan_block *block)
     }
 }
 
+bool report_predict(const struct report_facts *t, const struct plan_launch *l, struct gpu_prediction *out)
+{
+    const struct plan *p = t->part->plan;
+    const struct plan_kernel *k = &p->kernels.v[l->kernel];
+    const struct target_gpu *gpu = t->part->target->levels[0].gpu;
+    if (!gpu || !k->gpu.threads) return false;
+    struct gpu_work work = {report_value(t, l->slices[0]), report_value(t, l->flops), report_value(t, l->bytes), report_is_generic(k)};
+    uint64_t types = 0;
+    for (int i = 0; i < l->n_args; i++) types |= 1ull << p->bufs.v[l->args[i].buf].dtype;
+    gpu_predict(gpu, &k->gpu, &work, types, out);
+    return true;
+}
+
+/* The whole run's predicted time; 0 on CPUs. */
+static double predicted_us(const struct report_facts *t)
+{
+    struct gpu_prediction g;
+    double us = 0;
+    for (size_t i = 0; i < t->list.n; i++)
+        if (report_predict(t, t->list.v[i], &g)) us += g.us;
+    return us;
+}
+
 static void print_text(struct report_facts *t, FILE *out, uint64_t peak, uint64_t sum)
 {
     struct plan *p = t->part->plan;
@@ -53,8 +76,15 @@ static void print_text(struct report_facts *t, FILE *out, uint64_t peak, uint64_
     for (size_t i = 0; i < t->list.n; i++) {
         const struct plan_launch *l = t->list.v[i];
         const struct plan_kernel *k = &p->kernels.v[l->kernel];
-        fprintf(out, "%s%-15s %10.3f MFLOP  %-32s %s\n", report_is_generic(k) ? "* " : "  ", k->schedule, report_value(t, l->flops) * 1e-6, k->name, l->loc);
+        struct gpu_prediction g;
+        fprintf(out, "%s%-15s %10.3f MFLOP  ", report_is_generic(k) ? "* " : "  ", k->schedule, report_value(t, l->flops) * 1e-6);
+        if (report_predict(t, l, &g)) fprintf(out, "%8.1f us %3.0f%% %-6s ", g.us, 100 * g.ideal_us / g.us, g.bound);
+        fprintf(out, "%-32s %s\n", k->name, l->loc);
     }
+    double us = predicted_us(t);
+    if (us > 0)
+        fprintf(out, "times are predictions for %s, never measured: %.1f us together; share of the roofline, and what bounds the launch\n",
+                t->part->target->levels[0].gpu->device.name, us);
     for (size_t i = 0; i < t->b->m->wide_sums.n; i++) fprintf(out, "sum in f64, a logarithm follows: %s\n", t->b->m->wide_sums.v[i]->text);
     if (t->generic) fprintf(out, "* generic lowering: right, but not tuned for this operation\n");
 }
@@ -67,13 +97,23 @@ static void print_json(struct report_facts *t, FILE *out, uint64_t peak, uint64_
     strbuf_put_json(&s, engine);
     strbuf_printf(&s, ",\n  \"engine_bytes\": %llu,\n  \"flops\": %.0f,\n  \"generic_flops\": %.0f,\n  \"generic_flops_share\": %.6f,\n",
                   (unsigned long long)engine_bytes, t->flops, t->generic_flops, t->flops > 0 ? t->generic_flops / t->flops : 0.0);
+    if (t->part->target->levels[0].gpu) {
+        strbuf_puts(&s, "  \"predicted_device\": ");
+        strbuf_put_json(&s, t->part->target->levels[0].gpu->device.name);
+        strbuf_printf(&s, ",\n  \"predicted_us\": %.3f,\n", predicted_us(t));
+    }
     strbuf_printf(&s, "  \"arena_bytes\": %llu,\n  \"tensor_bytes\": %llu,\n  \"kernels\": %zu,\n  \"launches\": [", (unsigned long long)peak,
                   (unsigned long long)sum, p->kernels.n);
     for (size_t i = 0; i < t->list.n; i++) {
         const struct plan_launch *l = t->list.v[i];
         const struct plan_kernel *k = &p->kernels.v[l->kernel];
-        strbuf_printf(&s, "%s\n    {\"kernel\": %d, \"name\": \"%s\", \"schedule\": \"%s\", \"flops\": %.0f, \"nodes\": ", i ? "," : "", l->kernel,
+        strbuf_printf(&s, "%s\n    {\"kernel\": %d, \"name\": \"%s\", \"schedule\": \"%s\", \"flops\": %.0f, ", i ? "," : "", l->kernel,
                       k->name, k->schedule, report_value(t, l->flops));
+        struct gpu_prediction g;
+        if (report_predict(t, l, &g))
+            strbuf_printf(&s, "\"predicted\": {\"us\": %.3f, \"roofline_share\": %.4f, \"bound\": \"%s\", \"ctas\": %.0f, \"occupancy\": %.4f}, ", g.us,
+                          g.ideal_us / g.us, g.bound, g.ctas, g.occupancy);
+        strbuf_puts(&s, "\"nodes\": ");
         strbuf_put_json(&s, l->loc);
         strbuf_putc(&s, '}');
     }

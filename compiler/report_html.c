@@ -108,6 +108,9 @@ static void kernel_row(struct page *p, size_t i)
         if (m->us > 0) strbuf_printf(p->h, "<td class=n>%.1f<td class=n>%.1f", 1e-3 * m->flops / m->us, 1e-3 * m->bytes / m->us);
         else strbuf_puts(p->h, "<td class=n>-<td class=n>-");
     }
+    struct gpu_prediction g;
+    if (report_predict(p->t, l, &g)) strbuf_printf(p->h, "<td class=n>%.1f<td class=n>%.0f%%<td>%s<td class=n>%.0f%%", g.us, 100 * g.ideal_us / g.us, g.bound, 100 * g.occupancy);
+    else if (p->t->part->target->levels[0].gpu) strbuf_puts(p->h, "<td><td><td><td>");
     strbuf_puts(p->h, "<td>");
     html_text(p->h, l->loc);
     strbuf_puts(p->h, "</tr>\n");
@@ -118,8 +121,11 @@ static void kernels(struct page *p)
 {
     strbuf_puts(p->h, "<h2>Kernels</h2>\n<p>In program order. Sizes and work at the smallest shapes; code of all levels together.");
     if (p->t->generic) strbuf_printf(p->h, " <b class=bad>%zu launches are generic lowerings</b>: right, but not tuned for their operation.", p->t->generic);
+    if (p->t->part->target->levels[0].gpu)
+        strbuf_printf(p->h, " Times are <b>predictions</b> for %s; nothing was measured.", p->t->part->target->levels[0].gpu->device.name);
     strbuf_puts(p->h, "</p>\n<table><tr><th class=n>launch<th>schedule<th>kernel<th>precision<th class=n>MFLOP<th class=n>operands, KB<th class=n>code, KB");
     if (p->timing) strbuf_puts(p->h, "<th class=n>us<th class=n>share<th class=n>GFLOP/s<th class=n>GB/s");
+    if (p->t->part->target->levels[0].gpu) strbuf_puts(p->h, "<th class=n>predicted us<th class=n>of roof<th>bound<th class=n>occupancy");
     strbuf_puts(p->h, "<th>nodes</tr>\n");
     for (size_t i = 0; i < p->t->list.n; i++) kernel_row(p, i);
     strbuf_puts(p->h, "</table>\n");

@@ -9,6 +9,7 @@
 
 #include "ir/loop.h"
 #include "ir/module.h"
+#include "ir/target.h"
 #include "runtime/abi/engine_format.h"
 
 /*
@@ -51,6 +52,7 @@ struct plan_kernel {
     const char *name, *schedule;
     uint64_t hash;          /* of the canonical loop IR of all levels; by passes/lower_module.c */
     uint64_t code_bytes[INFR_ISA_COUNT]; /* machine code; known after compiling */
+    struct target_gpu_code gpu; /* known after compiling */
     uint64_t scratch_bytes; /* a worker's scratch memory, the most of all levels; known after compiling */
 };
 

@@ -29,6 +29,20 @@ struct target_gpu {
     int threads_sm;         /* threads of a multiprocessor */
     unsigned mma;           /* bits 1 << dtype: element types of mma.sync */
     bool has_cp_async, has_tma, has_wgmma, has_clusters;
+    struct target_gpu_device {
+        const char *name;
+        int sms, ctas_sm;   /* multiprocessors, and CTAs that one of them holds */
+        double gb_s;        /* of device memory */
+        double f32_tflops, tf32_tflops, f16_tflops, fp8_tflops, int8_tops; /* dense, f32 sums; 0: it has none */
+    } device;               /* a common device of the architecture, for predictions */
+};
+
+enum target_gpu_unit { TARGET_GPU_FMA, TARGET_GPU_HALF, TARGET_GPU_FP8, TARGET_GPU_INT8 };
+
+/* What machine code for a GPU takes; threads is 0 where there is none. */
+struct target_gpu_code {
+    int threads, slices_cta, shared_bytes, regs, local_bytes;
+    enum target_gpu_unit unit; /* what multiplies: tensor units by their widest operands, else FMA units */
 };
 
 struct target;
@@ -61,6 +75,8 @@ struct target {
     /* Kernel as text for --emit=llvm|asm; NULL when the target has no such form. */
     bool (*emit_text)(const struct target *t, const struct target_level *level, struct lp_kernel *k,
                       const char *symbol, const char *form, struct strbuf *out, struct diag_sink *diag);
+    /* What an object's machine code takes; false when it is no such object. NULL: not a GPU. */
+    bool (*read_code)(const void *object, size_t n_bytes, struct target_gpu_code *out);
     /*
      * Object with the engine's data: constant bytes and tables of kernel addresses, as global symbols.
      */

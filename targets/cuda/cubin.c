@@ -87,9 +87,11 @@ static void count_instruction(unsigned op, struct cubin_info *out)
     out->n_instrs++;
     switch (op) {
     case 0x983: case 0x387: out->n_local++; break;
-    case 0x23c: case 0x237: out->n_mma++; break;
+    case 0x23c: out->n_mma++; break;
+    case 0x237: out->n_mma++, out->n_imma++; break;
     case 0x27a: out->n_mma++, out->n_qmma++; break;
-    case 0x9f0: case 0x9f1: out->n_wgmma++; break;
+    case 0x9f0: out->n_wgmma++; break;
+    case 0x9f1: out->n_wgmma++, out->n_imma++; break;
     case 0x9f3: out->n_wgmma++, out->n_qgmma++; break;
     case 0x83b: out->n_ldmatrix++; break;
     case 0xfae: out->n_async++; break;

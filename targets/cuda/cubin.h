@@ -13,7 +13,7 @@ struct cubin_info {
     int frame_bytes;   /* local memory of a thread: arrays and spills */
     int shared_bytes;  /* static shared memory */
     size_t code_bytes;
-    int n_qmma, n_qgmma; /* of n_mma and n_wgmma those on fp8 */
+    int n_qmma, n_qgmma, n_imma; /* of n_mma and n_wgmma those on fp8, and on integers */
     /* instructions by kind, from the low 12 bits of their words */
     int n_instrs, n_local, n_mma, n_wgmma, n_ldmatrix, n_async, n_tma;
 };

@@ -44,6 +44,7 @@ void cuda_toolchain(struct strbuf *out);
 int cuda_toolkit_version(void);
 bool cuda_emit(const struct target *t, const struct target_level *level, struct lp_kernel *k, const char *symbol,
                struct target_object *out, struct diag_sink *diag);
+bool cuda_read_code(const void *code, size_t n_bytes, struct target_gpu_code *out);
 bool cuda_emit_text(const struct target *t, const struct target_level *level, struct lp_kernel *k, const char *symbol,
                     const char *form, struct strbuf *out, struct diag_sink *diag);
 

@@ -50,6 +50,25 @@ static bool pack(const struct target_gpu *gpu, const struct cuda_launch *launch,
     return out->data != NULL;
 }
 
+bool cuda_read_code(const void *code, size_t n_bytes, struct target_gpu_code *out)
+{
+    struct infr_gpu_code h;
+    struct cubin_info info;
+    *out = (struct target_gpu_code){0};
+    if (n_bytes < sizeof h) return false;
+    memcpy(&h, code, sizeof h);
+    if (h.magic != INFR_GPU_CODE_MAGIC || h.cubin_offset > n_bytes || h.cubin_bytes > n_bytes - h.cubin_offset || !h.threads || !h.slices_cta)
+        return false;
+    h.symbol[INFR_GPU_SYMBOL_MAX] = '\0';
+    if (!cubin_read((const char *)code + h.cubin_offset, h.cubin_bytes, h.symbol, &info)) return false;
+    *out = (struct target_gpu_code){.threads = (int)h.threads, .slices_cta = (int)h.slices_cta, .regs = info.regs, .local_bytes = info.frame_bytes,
+                                  .shared_bytes = (int)h.shared_bytes + info.shared_bytes};
+    if (info.n_qmma + info.n_qgmma > 0) out->unit = TARGET_GPU_FP8;
+    else if (info.n_imma > 0) out->unit = TARGET_GPU_INT8;
+    else if (info.n_mma + info.n_wgmma > 0) out->unit = TARGET_GPU_HALF;
+    return true;
+}
+
 bool cuda_emit(const struct target *t, const struct target_level *level, struct lp_kernel *k, const char *symbol,
                struct target_object *out, struct diag_sink *diag)
 {

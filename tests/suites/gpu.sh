@@ -110,6 +110,8 @@ while read -r prec arch bound kind; do
     if ! t_want "$name"; then continue; fi
     t_run "$name" 0 "$INFC" build mm.onnx --target=sm$arch,x86-64 --prec=$prec -o mm --report || continue
     if [ "$(sed -n '/^target sm/,$p' out | grep -c '^  dot ')" != 2 ]; then t_fail "$name" 'not both matmuls run on tensor units'; continue; fi
+    # Which kernels multiply on tensor units is read from the machine code; what they would take is a prediction and says so.
+    if ! grep -q '^times are predictions for ' out || ! grep '^  dot ' out | grep -q ' us '; then t_fail "$name" 'no prediction of times'; continue; fi
     ok=yes
     for shape in 1,1 2,37 3,64 1,130; do
         for device in cpu cuda; do
