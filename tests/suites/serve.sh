@@ -32,6 +32,7 @@ PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/receipts.py" chat enc
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/front.py" "$INFC" chat tensors || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/v2.py" ./tensors || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/talk.py" chat || t_failures=1
+PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/browser.py" chat || t_failures=1
 
 # The clients' environment is kept beside the build: the first run needs the package index.
 wheels='openai==3.* anthropic==2.* prometheus-client==0.*'
