@@ -246,7 +246,7 @@ static void on_wake(struct server *s)
     kill(getpid(), SIGTERM);
 }
 
-static void on_drain(struct server *s) { (void)s; }
+static void on_drain(struct server *s) { engines_unwatch((struct front *)(void *)s); }
 
 static int run(struct front *f)
 {

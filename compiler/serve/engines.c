@@ -320,6 +320,15 @@ bool engines_watch(struct front *f)
            !event_add(f->notify, NULL);
 }
 
+void engines_unwatch(struct front *f)
+{
+    struct event **const events[] = {&f->child, &f->tick, &f->notify, &f->soon};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        if (*events[i]) event_free(*events[i]);
+        *events[i] = NULL;
+    }
+}
+
 void engines_close(struct front *f)
 {
     bool any = true;

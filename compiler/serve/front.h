@@ -66,6 +66,8 @@ struct front {
 bool engines_open(struct front *f);
 /* With the event loop there: watches processes. False: no memory. */
 bool engines_watch(struct front *f);
+/* Before the event loop goes. */
+void engines_unwatch(struct front *f);
 /* Stops all and waits for them. */
 void engines_close(struct front *f);
 /* Starts and stops what the requests that wait want, and sends what can be sent. */

@@ -18,7 +18,7 @@
 #include "runtime/serve/api.h"
 
 enum body { BODY_HEAD, BODY_LENGTH, BODY_CHUNKS, BODY_NONE };
-enum { MAX_REPLY_HEAD = 65536 };
+enum { MAX_REPLY_BODY = 1 << 30 };
 
 struct relay {
     struct front *f;
@@ -137,38 +137,25 @@ static bool stays_here(struct http_span name)
 
 static void take_field(struct relay *r, struct http_span name, struct http_span value)
 {
-    char text[32];
-    size_t n = value.n < sizeof text - 1 ? value.n : sizeof text - 1;
-    memcpy(text, value.p, n);
-    text[n] = 0;
-    if (http_is_word(name, "content-length")) r->body = BODY_LENGTH, r->left = strtoull(text, NULL, 10);
-    else if (http_is_word(name, "transfer-encoding")) r->body = BODY_CHUNKS;
-    else if (http_is_word(name, "content-type") && value.n < sizeof r->type) {
+    if (http_is_word(name, "content-type") && value.n < sizeof r->type) {
         memcpy(r->type, value.p, value.n);
         r->type[value.n] = 0;
     } else if (!stays_here(name))
         http_header(r->c, "%.*s: %.*s", (int)name.n, name.p, (int)value.n, value.p);
 }
 
-/* The head of a reply, an engine's own. False: there is no sense in it. */
-static bool take_head(struct relay *r, const char *text, size_t n)
+/* The head of a reply. Its bytes, 0: it is not complete, negative: there is no sense in it. */
+static int take_head(struct relay *r, const char *text, size_t n)
 {
-    const char *end = text + n, *line = memchr(text, '\n', n);
-    if (n < 15 || memcmp(text, "HTTP/1.1 ", 9) || !line) return false;
-    r->status = atoi(text + 9);
-    r->body = BODY_NONE;
-    for (line++; line < end; line++) {
-        const char *stop = memchr(line, '\r', (size_t)(end - line)), *colon = memchr(line, ':', (size_t)(end - line));
-        if (!stop || stop == line) break;
-        if (!colon || colon > stop) return false;
-        const char *value = colon + 1;
-        while (value < stop && *value == ' ') value++;
-        take_field(r, (struct http_span){line, (size_t)(colon - line)}, (struct http_span){value, (size_t)(stop - value)});
-        line = stop + 1;
-        if (line >= end || *line != '\n') return false;
-    }
-    if (http_is(r->c->head.method, "HEAD") || r->status == 304) r->body = BODY_NONE;
-    return r->status >= 200 && r->status < 600;
+    struct http_head h;
+    int used = http_parse_reply(text, n, &h);
+    if (used <= 0) return used;
+    if (h.status < 200 || h.length > MAX_REPLY_BODY) return -1;
+    r->status = h.status, r->left = h.length;
+    for (size_t i = 0; i < h.n_fields; i++) take_field(r, h.fields[i].name, h.fields[i].value);
+    bool none = http_is(r->c->head.method, "HEAD") || h.status == 304 || h.status == 204;
+    r->body = none ? BODY_NONE : h.chunked ? BODY_CHUNKS : h.has_length ? BODY_LENGTH : BODY_NONE;
+    return used;
 }
 
 static void finish(struct relay *r, const void *body, size_t n)
@@ -211,19 +198,16 @@ static void on_read(struct bufferevent *bev, void *arg)
     struct relay *r = arg;
     struct evbuffer *in = bufferevent_get_input(bev);
     if (r->body == BODY_HEAD) {
-        struct evbuffer_ptr at = evbuffer_search(in, "\r\n\r\n", 4, NULL);
-        if (at.pos < 0) {
-            if (evbuffer_get_length(in) > MAX_REPLY_HEAD) lost(r);
-            return;
-        }
-        size_t n = (size_t)at.pos + 4;
+        size_t n = evbuffer_get_length(in);
+        if (n > HTTP_MAX_HEAD) n = HTTP_MAX_HEAD;
         const char *text = (const char *)evbuffer_pullup(in, (ev_ssize_t)n);
-        if (!text || !take_head(r, text, n)) {
-            r->body = BODY_HEAD;
+        int used = text ? take_head(r, text, n) : -1;
+        if (!used) return;
+        if (used < 0) {
             lost(r);
             return;
         }
-        evbuffer_drain(in, n);
+        evbuffer_drain(in, (size_t)used);
         if (r->body == BODY_CHUNKS) http_stream_begin(r->c, r->status, r->type);
     }
     if (r->body == BODY_NONE) finish(r, NULL, 0);

@@ -90,6 +90,22 @@ static int take_request_line(const char *p, size_t n, struct http_head *h)
     return take_target((struct http_span){a + 1, (size_t)(b - a - 1)}, h);
 }
 
+/* "HTTP/1.1 200 Reason". */
+static int take_status_line(const char *p, size_t n, struct http_head *h)
+{
+    if (n < 12 || memcmp(p, "HTTP/1.", 7) || !is_digit((unsigned char)p[7]) || p[8] != ' ') return -400;
+    h->minor = p[7] == '0' ? 0 : 1;
+    h->status = 0;
+    for (size_t i = 9; i < 12; i++) {
+        if (!is_digit((unsigned char)p[i])) return -400;
+        h->status = h->status * 10 + (p[i] - '0');
+    }
+    if (n > 12 && p[12] != ' ') return -400;
+    for (size_t i = 12; i < n; i++)
+        if (((unsigned char)p[i] < 0x20 && p[i] != '\t') || p[i] == 0x7f) return -400;
+    return h->status < 100 || h->status > 599 ? -400 : 0;
+}
+
 /* ---- fields ---- */
 
 static int take_field(const char *p, size_t n, struct http_head *h)
@@ -138,7 +154,7 @@ static void take_connection(struct http_span v, struct http_head *h)
 }
 
 /* What the fields say of the message's frame. */
-static int frame(struct http_head *h)
+static int frame(struct http_head *h, bool reply)
 {
     unsigned hosts = 0;
     bool close = false;
@@ -158,23 +174,23 @@ static int frame(struct http_head *h)
             bool kept = h->keep_alive;
             take_connection(v, h);
             close = close || (kept && !h->keep_alive);
-        } else if (http_is_word(name, "expect")) {
+        } else if (!reply && http_is_word(name, "expect")) {
             if (!http_is_word(v, "100-continue")) return -417;
             h->expect_continue = h->minor > 0;
         }
         if (code) return code;
     }
     if (close) h->keep_alive = false;
-    if (hosts > 1 || (!hosts && h->minor)) return -400;
+    if (!reply && (hosts > 1 || (!hosts && h->minor))) return -400;
     if (h->chunked && (h->has_length || !h->minor)) return -400;
     return 0;
 }
 
-int http_parse_head(const char *text, size_t n, struct http_head *out)
+static int parse(const char *text, size_t n, bool reply, struct http_head *out)
 {
     size_t at = 0, most = n < HTTP_MAX_HEAD ? n : HTTP_MAX_HEAD;
     bool first = true;
-    if (most >= 2 && text[0] == '\r' && text[1] == '\n') at = 2; /* RFC 9112, 2.2 */
+    if (!reply && most >= 2 && text[0] == '\r' && text[1] == '\n') at = 2; /* RFC 9112, 2.2 */
     out->n_fields = 0;
     out->chunked = out->has_length = out->expect_continue = false;
     out->length = 0;
@@ -187,16 +203,20 @@ int http_parse_head(const char *text, size_t n, struct http_head *out)
         if (!line || text[at + line - 1] != '\r') return -400;
         if (memchr(text + at, '\r', line - 1)) return -400;
         if (line == 1 && !first) {
-            code = frame(out);
+            code = frame(out, reply);
             return code ? code : (int)(at + 2);
         }
-        code = first ? take_request_line(text + at, line - 1, out)
-                     : take_field(text + at, line - 1, out);
+        if (!first) code = take_field(text + at, line - 1, out);
+        else code = reply ? take_status_line(text + at, line - 1, out) : take_request_line(text + at, line - 1, out);
         if (code) return code;
         first = false;
         at += line + 1;
     }
 }
+
+int http_parse_head(const char *text, size_t n, struct http_head *out) { return parse(text, n, false, out); }
+
+int http_parse_reply(const char *text, size_t n, struct http_head *out) { return parse(text, n, true, out); }
 
 /* ---- chunked bodies ---- */
 

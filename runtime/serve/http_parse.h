@@ -32,6 +32,7 @@ struct http_field {
 
 struct http_head {
     struct http_span method, path, query; /* path: as it came, not decoded; query without the ? */
+    int status;                           /* of a reply, which has none of these three */
     unsigned minor;                       /* HTTP/1.minor, 0 or 1 */
     bool keep_alive, chunked, has_length, expect_continue;
     uint64_t length;
@@ -45,6 +46,8 @@ struct http_head {
  * text.
  */
 int http_parse_head(const char *text, size_t n, struct http_head *out);
+/* The same for a reply's head, from a server of ours; what is wrong with one is always negative. */
+int http_parse_reply(const char *text, size_t n, struct http_head *out);
 /* NULL when there is none, or several. The name in lower case. */
 const struct http_span *http_find(const struct http_head *h, const char *name);
 bool http_is(struct http_span s, const char *text);

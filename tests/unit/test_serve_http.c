@@ -117,6 +117,58 @@ static void test_parts(void **state)
     assert_int_equal(head(both, sizeof both - 1, &h), (int)sizeof both - 1);
 }
 
+#define R "HTTP/1.1 200 OK\r\n"
+
+static void test_replies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int status; /* negative: no reply */
+    } rows[] = {
+        {R "\r\n", 200},
+        {"HTTP/1.0 404 Not Found\r\n\r\n", 404},
+        {"HTTP/1.1 503\r\n\r\n", 503},
+        {"HTTP/1.1 503 \r\n\r\n", 503},
+        {R "Content-Length: 5\r\nA: b\r\n\r\n", 200},
+        {R "Transfer-Encoding: chunked\r\n\r\n", 200},
+        {R "Expect: what\r\n\r\n", 200},             /* of requests alone */
+        {"HTTP/2.0 200 OK\r\n\r\n", -1},
+        {"HTTP/1.1 20 OK\r\n\r\n", -1},
+        {"HTTP/1.1 2000 OK\r\n\r\n", -1},
+        {"HTTP/1.1  200 OK\r\n\r\n", -1},
+        {"HTTP/1.1 200OK\r\n\r\n", -1},
+        {"HTTP/1.1 099 OK\r\n\r\n", -1},
+        {"HTTP/1.1 600 OK\r\n\r\n", -1},
+        {"HTTP/1.1 -20 OK\r\n\r\n", -1},
+        {"HTTP/1.1 200 O\x01K\r\n\r\n", -1},
+        {"\r\n" R "\r\n", -1},
+        {"HTTP/1.1 200 OK\n\r\n", -1},
+        {R "A: b\n\r\n", -1},
+        {R "A: b\rC: d\r\n\r\n", -1},
+        {R " folded\r\n\r\n", -1},
+        {R "A : b\r\n\r\n", -1},
+        {R "Content-Length: 5\r\nContent-Length: 5\r\n\r\n", -1},
+        {R "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", -1},
+        {R "Transfer-Encoding: gzip\r\n\r\n", -1},
+        {R "Content-Length: -5\r\n\r\n", -1},
+        {R "Content-Length: 99999999999999999999\r\n\r\n", -1},
+        {"GET / HTTP/1.1\r\n" H "\r\n", -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct http_head h;
+        size_t n = strlen(rows[i].text);
+        int used = http_parse_reply(rows[i].text, n, &h);
+        if (rows[i].status < 0) {
+            if (used >= 0) fail_msg("taken: %s", rows[i].text);
+            continue;
+        }
+        assert_int_equal(used, n);
+        assert_int_equal(h.status, rows[i].status);
+        for (size_t k = 0; k < n; k++) assert_int_equal(http_parse_reply(rows[i].text, k, &h), 0);
+    }
+}
+
 static void test_limits(void **state)
 {
     (void)state;
@@ -204,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_replies),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_chunks),
     };
