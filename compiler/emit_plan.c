@@ -2,6 +2,7 @@
 #include "compiler/emit_plan.h"
 
 #include "compiler/weight_parts.h"
+#include "ir/winograd.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -323,6 +324,14 @@ static size_t *layout_weights(struct plan *p, const struct plan_blob *shared, st
     return buf_weight;
 }
 
+/* Element `at` of the transforms [O, C, p] of 3x3 taps. */
+static void put_winograd(const struct winograd *w, const void *taps, int64_t at, char *dst)
+{
+    int points = w->t * w->t;
+    float v = winograd_weight(w, (int)(at % points), (const float *)taps + at / points * 9);
+    memcpy(dst, &v, sizeof v);
+}
+
 void weight_read(const struct weight *w, uint64_t at, void *dst, size_t n_bytes)
 {
     const struct ir_const *c = w->cst;
@@ -340,6 +349,7 @@ void weight_read(const struct weight *w, uint64_t at, void *dst, size_t n_bytes)
         memcpy(dst, (const char *)c->data + at, n_bytes);
         return;
     }
+    struct winograd tiles = winograd_make(p->winograd ? p->winograd : 2);
     int64_t in_stride[PLAN_PACK_MAX_RANK], s = 1;
     for (int i = p->in_rank - 1; i >= 0; i--) in_stride[i] = s, s *= p->in_dims[i];
     int64_t coord[PLAN_PACK_MAX_RANK], pos = (int64_t)(at / elem);
@@ -352,7 +362,8 @@ void weight_read(const struct weight *w, uint64_t at, void *dst, size_t n_bytes)
             inside = inside && in[a] < p->in_dims[a];
             off += in[a] * in_stride[a];
         }
-        if (inside) memcpy((char *)dst + i, (const char *)c->data + (size_t)off * elem, elem);
+        if (inside && p->winograd) put_winograd(&tiles, c->data, off, (char *)dst + i);
+        else if (inside) memcpy((char *)dst + i, (const char *)c->data + (size_t)off * elem, elem);
         else memset((char *)dst + i, 0, elem);
         for (int j = p->rank - 1; j >= 0 && ++coord[j] == p->dims[j]; j--) coord[j] = 0;
     }

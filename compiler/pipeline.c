@@ -117,6 +117,25 @@ static void golden_of_rounded(void *ctx, const char *pass, struct ir_module *m)
     if (m->precision != DT_NONE && b->wants_golden && !strcmp(pass, "precision")) pipeline_golden(b);
 }
 
+/* --winograd. Schedules of GPUs have none: a build for one leaves convolutions as they are. */
+static bool select_winograd(struct build *b)
+{
+    static const struct {
+        const char *name;
+        int size;
+    } rows[] = {{"auto", -1}, {"off", 0}, {"2", 2}, {"4", 4}};
+    const char *given = option_value(b->o, OPT_WINOGRAD, "auto");
+    size_t i = 0;
+    while (i < ARRAY_LEN(rows) && strcmp(rows[i].name, given) != 0) i++;
+    if (i == ARRAY_LEN(rows)) return diag_report(b->diag, DIAG_OPTION, NULL, "--winograd=%s: there are auto, off, 2 and 4", given);
+    bool on_cpu = b->n_parts > 0;
+    for (int k = 0; k < b->n_parts; k++) on_cpu = on_cpu && !b->parts[k].target->levels[0].gpu;
+    if (!on_cpu && rows[i].size > 0)
+        return diag_report_remedy(b->diag, DIAG_OPTION, NULL, "build for CPUs alone, or leave --winograd out", "--winograd=%s: GPUs have no such kernels", given);
+    b->m->winograd = on_cpu ? rows[i].size : 0;
+    return true;
+}
+
 bool pipeline_tensor(struct build *b, bool *out_stopped)
 {
     const struct options *o = b->o;
@@ -136,7 +155,7 @@ bool pipeline_tensor(struct build *b, bool *out_stopped)
     const char *acc = option_value(o, OPT_ACC, "auto");
     b->m->plain_sums = !strcmp(acc, "f32");
     if (!b->m->plain_sums && strcmp(acc, "auto") != 0) return diag_report(b->diag, DIAG_OPTION, NULL, "--acc=%s: there are auto and f32", acc);
-    if (!pass_run_all(b->m, &po, b->diag)) return false;
+    if (!select_winograd(b) || !pass_run_all(b->m, &po, b->diag)) return false;
     if (b->wants_golden && !b->golden && b->m->precision != DT_NONE) pipeline_golden(b); /* began behind that pass */
     if (!po.stop_after) return true;
     *out_stopped = true;

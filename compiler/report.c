@@ -85,6 +85,11 @@ static void print_text(struct report_facts *t, FILE *out, uint64_t peak, uint64_
     if (us > 0)
         fprintf(out, "times are predictions for %s, never measured: %.1f us together; share of the roofline, and what bounds the launch\n",
                 t->part->target->levels[0].gpu->device.name, us);
+    for (size_t i = 0; i < t->b->m->tiled.n; i++) {
+        const struct ir_tiled *w = &t->b->m->tiled.v[i];
+        fprintf(out, "winograd F(%dx%d, 3x3), errors up to %.1e of the greatest output (direct: %.1e): %s\n", w->size, w->size, w->error, w->direct,
+                w->loc ? w->loc->text : "?");
+    }
     for (size_t i = 0; i < t->b->m->wide_sums.n; i++) fprintf(out, "sum in f64, a logarithm follows: %s\n", t->b->m->wide_sums.v[i]->text);
     if (t->generic) fprintf(out, "* generic lowering: right, but not tuned for this operation\n");
 }
@@ -121,6 +126,13 @@ static void print_json(struct report_facts *t, FILE *out, uint64_t peak, uint64_
     for (size_t i = 0; i < t->b->m->wide_sums.n; i++) {
         strbuf_puts(&s, i ? ", " : "");
         strbuf_put_json(&s, t->b->m->wide_sums.v[i]->text);
+    }
+    strbuf_puts(&s, "],\n  \"winograd\": [");
+    for (size_t i = 0; i < t->b->m->tiled.n; i++) {
+        const struct ir_tiled *w = &t->b->m->tiled.v[i];
+        strbuf_printf(&s, "%s\n    {\"size\": %d, \"error\": %.3e, \"direct_error\": %.3e, \"nodes\": ", i ? "," : "", w->size, w->error, w->direct);
+        strbuf_put_json(&s, w->loc ? w->loc->text : "?");
+        strbuf_putc(&s, '}');
     }
     strbuf_puts(&s, "]\n}\n");
     fputs(strbuf_get(&s), out);

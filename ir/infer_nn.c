@@ -66,9 +66,9 @@ bool infer_conv(struct ir_module *m, struct ir_op *op)
     const struct dim *dims[IR_MAX_RANK], *zero = dim_const(m->dims, 0);
     struct window w;
     enum dtype acc;
-    int64_t groups;
+    int64_t groups, tile;
     if (!image_rank(m, op) || !infer_acc(m, op, &acc) || !infer_rank(m, op, 1, x->rank) ||
-        !infer_int(m, op, "groups", 1, INT32_MAX, 1, &groups) ||
+        !infer_int(m, op, "groups", 1, INT32_MAX, 1, &groups) || !infer_int(m, op, "winograd", 0, 4, 0, &tile) ||
         !read_window(m, op, x->rank - 2, &w) || !check_kernel(m, op, &w))
         return false;
     const struct dim *out_channels = f->dims[0], *g = dim_const(m->dims, groups);

@@ -137,6 +137,13 @@ struct ir_check {
     const char *message; /* names the user's node */
 };
 
+/* A convolution that is made of tiles: greatest errors of sampled outputs, over the greatest output, and those of direct sums. */
+struct ir_tiled {
+    const struct ir_loc *loc;
+    int size;
+    double error, direct;
+};
+
 struct ir_module {
     const char *name;
     struct arena arena;
@@ -152,6 +159,8 @@ struct ir_module {
     enum dtype precision; /* what the operands of matmuls by weights are rounded to (passes/precision.c); DT_NONE: they stay, DT_F32: tf32 */
     bool plain_sums; /* all sums of f32 in f32 (passes/sums.c) */
     VEC(const struct ir_loc *) wide_sums; /* what passes/sums.c computes in f64 */
+    int winograd; /* size of the tiles that 3x3 convolutions are made of (passes/winograd.c): 2 or 4, 0: none, -1: as the cost model says */
+    VEC(struct ir_tiled) tiled; /* those that are */
     uint32_t next_id;
     void (*release)(void *owned); /* when not NULL: called by ir_module_destroy, e.g. to unmap files */
     void *owned;

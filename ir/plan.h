@@ -25,6 +25,7 @@ struct plan_pack {
     int64_t stride[PLAN_PACK_MAX_RANK]; /* ... by this much */
     int in_rank;
     int64_t in_dims[PLAN_PACK_MAX_RANK];
+    int winograd;                    /* m > 0: in[O, C, p] is point p of the transforms of w[O, C, 3, 3] (ir/winograd.h), f32 */
 };
 
 struct plan_buf {

@@ -57,7 +57,7 @@ static int const_buf(struct lowerer *w, const struct ir_const *c, const struct p
     memset(&key, 0, sizeof key);
     key.id = c->id;
     if (pack && pack->rank) {
-        key.pack.rank = pack->rank, key.pack.in_rank = pack->in_rank;
+        key.pack.rank = pack->rank, key.pack.in_rank = pack->in_rank, key.pack.winograd = pack->winograd;
         memcpy(key.pack.dims, pack->dims, sizeof pack->dims);
         memcpy(key.pack.in_axis, pack->in_axis, sizeof pack->in_axis);
         memcpy(key.pack.stride, pack->stride, sizeof pack->stride);

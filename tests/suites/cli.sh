@@ -61,6 +61,33 @@ acc_in_report() {
     [ "$(grep -c '^sum in f64, a logarithm follows' auto.txt)" = 1 ] && ! grep 'sum in f64' f32.txt
 }
 t_check acc-in-report acc_in_report
+# 8 x 8 pixels, 2 channels in and out, weights 0.01, 0.02 .. 0.36; padded, then a ReLU.
+cat >image.ir <<'END'
+model "image" {
+  const @w: f32[2, 2, 3, 3] = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.10, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.17, 0.18,
+                               0.19, 0.20, 0.21, 0.22, 0.23, 0.24, 0.25, 0.26, 0.27, 0.28, 0.29, 0.30, 0.31, 0.32, 0.33, 0.34, 0.35, 0.36]
+  const @zero: f32[] = [0]
+  func @main(%x as "x": f32[1, 2, 8, 8]) -> (y: f32[1, 2, 8, 8]) {
+    %w = constant value=@w
+    %z = constant value=@zero
+    %c = conv %x, %w pads=(1, 1, 1, 1)
+    %y = max %c, %z
+    return %y
+  }
+}
+END
+t_run unknown-winograd 2 "$INFC" build image.ir -o e --winograd=3 && t_grep unknown-winograd 'there are auto, off, 2 and 4' err && t_ok unknown-winograd
+winograd_in_report() {
+    for m in 2 4; do
+        "$INFC" build image.ir -o image$m --winograd=$m --report=image$m.txt && ./image$m selftest || return 1
+        grep -q "^winograd F(${m}x$m, 3x3), errors up to [0-9.]*e-0[678] of the greatest output (direct: " image$m.txt || return 1
+    done
+    # Too small to be worth it; and what is asked for changes the sums' rounding, not the answer.
+    "$INFC" build image.ir -o image --report=image.txt && ! grep winograd image.txt || return 1
+    ./image run --random=3 >image.out && ./image4 run --random=3 >image4.out && [ -s image.out ]
+    "$INFC" build image.ir --winograd=4 --json -o image4 | grep -q '"winograd": \[$'
+}
+t_check winograd-in-report winograd_in_report
 # Axes below 8 are written out; of seven of them, one inside the other, not all 823,543 elements can be.
 cat >tiny_axes.ir <<'END'
 model "tiny_axes" {

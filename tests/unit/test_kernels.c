@@ -29,6 +29,12 @@ static const struct kase cases[] = {
     {"conv-3x3-56x56x64", 1,
      "%x: f32[n, 64, 58, 58]) -> (y: f32[n, 64, 56, 56]) {\n %w = constant value=@W(64, 64, 3, 3)\n"
      " %1 = conv %x, %w strides=[1, 1] dilations=[1, 1] pads=(0, 0, 0, 0) groups=1\n return %1\n}"},
+    {"winograd-blocks-50x47x40", 1,
+     "%x: f32[n, 50, 47, 40]) -> (y: f32[n, 50, 47, 72]) {\n %w = constant value=@W(72, 40, 3, 3)\n"
+     " %1 = conv %x, %w strides=[1, 1] dilations=[1, 1] pads=(1, 1, 1, 1) groups=1 channels_last=1 winograd=4\n return %1\n}"},
+    {"winograd-whole-9x10x200", 2,
+     "%x: f32[n, 9, 10, 200]) -> (y: f32[n, 9, 10, 70]) {\n %w = constant value=@W(70, 200, 3, 3)\n"
+     " %1 = conv %x, %w strides=[1, 1] dilations=[1, 1] pads=(1, 1, 1, 1) groups=1 channels_last=1 winograd=2\n return %1\n}"},
     {"conv-1x1-28x28x128", 1,
      "%x: f32[n, 128, 28, 28]) -> (y: f32[n, 128, 28, 28]) {\n %w = constant value=@W(128, 128, 1, 1)\n"
      " %1 = conv %x, %w strides=[1, 1] dilations=[1, 1] pads=(0, 0, 0, 0) groups=1\n return %1\n}"},
