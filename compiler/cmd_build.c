@@ -7,6 +7,7 @@
 #include "compiler/commands.h"
 #include "compiler/pipeline.h"
 #include "compiler/report.h"
+#include "ir/encoding.h"
 
 /* model.onnx -> model; a path without an ending gets ".engine". */
 static const char *default_output(struct arena *a, const char *path)
@@ -74,13 +75,17 @@ static bool select_precision(struct build *b)
         const char *name;
         enum dtype dtype;
         double tolerance; /* of golden vectors, which round alike: a few values that round the other way */
-    } rows[] = {{"keep", DT_NONE, 0}, {"tf32", DT_F32, 2e-3}, {"f16", DT_F16, 2e-3}, {"bf16", DT_BF16, 1e-2}, {"fp8", DT_F8E4M3FN, 5e-2}, {"int8", DT_I8, 2e-2}};
+        const char *blocks; /* encoding of the weights */
+    } rows[] = {{"keep", DT_NONE, 0, NULL},      {"tf32", DT_F32, 2e-3, NULL},       {"f16", DT_F16, 2e-3, NULL},           {"bf16", DT_BF16, 1e-2, NULL},
+                {"fp8", DT_F8E4M3FN, 5e-2, NULL}, {"int8", DT_I8, 2e-2, NULL},        {"w8a16", DT_F16, 2e-3, "q8_0"},       {"int4", DT_F16, 2e-3, "q4_1"},
+                {"int4-g64", DT_F16, 2e-3, "int4_g64"}, {"int4-g128", DT_F16, 2e-3, "int4_g128"}};
     const char *prec = option_value(b->o, OPT_PREC, "keep");
     size_t i = 0;
     while (i < ARRAY_LEN(rows) && strcmp(rows[i].name, prec) != 0) i++;
     if (i == ARRAY_LEN(rows))
-        return diag_report(b->diag, DIAG_OPTION, NULL, "--prec=%s: there are keep, tf32, f16, bf16, fp8 and int8", prec);
+        return diag_report(b->diag, DIAG_OPTION, NULL, "--prec=%s: there are keep, tf32, f16, bf16, fp8, int8, w8a16, int4, int4-g64 and int4-g128", prec);
     b->m->precision = rows[i].dtype;
+    b->m->weight_blocks = rows[i].blocks ? encoding_find(rows[i].blocks, strlen(rows[i].blocks)) : NULL;
     b->golden_tolerance = rows[i].tolerance;
     for (int k = 0; k < b->n_parts && rows[i].dtype; k++) {
         const struct target *t = b->parts[k].target;

@@ -45,7 +45,7 @@ const struct ir_encoding *ir_const_encoding(const struct ir_const *c)
 const struct ir_encoding *encoding_from_gguf(uint32_t type)
 {
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        if ((uint32_t)table[i].gguf == type) return &table[i];
+        if (table[i].gguf >= 0 && (uint32_t)table[i].gguf == type) return &table[i];
     return NULL;
 }
 

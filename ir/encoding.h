@@ -18,7 +18,7 @@
 
 struct ir_encoding {
     const char *name;
-    int gguf;            /* number of the type in GGUF files */
+    int gguf;            /* number of the type in GGUF files; -1: in none */
     enum dtype plain;    /* element type of a PLAIN row, else DT_NONE */
     int block_elems, block_bytes;
     int group_elems;     /* 0 for plain rows */

@@ -16,6 +16,8 @@
 
 void pack_q4_0(const float *x, uint8_t *b);
 void pack_q4_1(const float *x, uint8_t *b);
+void pack_int4_g64(const float *x, uint8_t *b);
+void pack_int4_g128(const float *x, uint8_t *b);
 void pack_q5_0(const float *x, uint8_t *b);
 void pack_q5_1(const float *x, uint8_t *b);
 void pack_q8_0(const float *x, uint8_t *b);

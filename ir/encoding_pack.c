@@ -39,22 +39,22 @@ static float steps_signed(const float *x, int half, uint8_t *q)
     return d;
 }
 
-static float steps_from_min(const float *x, int top, uint8_t *q, float *out_min)
+static float steps_from_min(const float *x, int n, int top, uint8_t *q, float *out_min)
 {
     float lo = x[0], hi = x[0];
-    for (int i = 1; i < 32; i++) {
+    for (int i = 1; i < n; i++) {
         if (x[i] < lo) lo = x[i];
         if (x[i] > hi) hi = x[i];
     }
     float d = (hi - lo) / (float)top, inv = d != 0 ? 1 / d : 0;
-    for (int i = 0; i < 32; i++) q[i] = step((x[i] - lo) * inv + 0.5f, top);
+    for (int i = 0; i < n; i++) q[i] = step((x[i] - lo) * inv + 0.5f, top);
     *out_min = lo;
     return d;
 }
 
-static void put_nibbles(uint8_t *p, const uint8_t *q)
+static void put_nibbles(uint8_t *p, int n, const uint8_t *q)
 {
-    for (int i = 0; i < 16; i++) p[i] = (uint8_t)((q[i] & 15) | q[i + 16] << 4);
+    for (int i = 0; i < n; i++) p[i] = (uint8_t)((q[i] & 15) | q[i + n] << 4);
 }
 
 static void put_bit4(uint8_t *p, const uint8_t *q)
@@ -67,34 +67,38 @@ void pack_q4_0(const float *x, uint8_t *b)
 {
     uint8_t q[32];
     put_f16(b, steps_signed(x, 8, q));
-    put_nibbles(b + 2, q);
+    put_nibbles(b + 2, 16, q);
 }
 
-void pack_q4_1(const float *x, uint8_t *b)
+static void pack_scaled_nibbles(const float *x, int n, uint8_t *b)
 {
-    uint8_t q[32];
+    uint8_t q[ENCODING_MAX_BLOCK];
     float min;
-    put_f16(b, steps_from_min(x, 15, q, &min));
+    put_f16(b, steps_from_min(x, n, 15, q, &min));
     put_f16(b + 2, min);
-    put_nibbles(b + 4, q);
+    put_nibbles(b + 4, n / 2, q);
 }
+
+void pack_q4_1(const float *x, uint8_t *b) { pack_scaled_nibbles(x, 32, b); }
+void pack_int4_g64(const float *x, uint8_t *b) { pack_scaled_nibbles(x, 64, b); }
+void pack_int4_g128(const float *x, uint8_t *b) { pack_scaled_nibbles(x, 128, b); }
 
 void pack_q5_0(const float *x, uint8_t *b)
 {
     uint8_t q[32];
     put_f16(b, steps_signed(x, 16, q));
     put_bit4(b + 2, q);
-    put_nibbles(b + 6, q);
+    put_nibbles(b + 6, 16, q);
 }
 
 void pack_q5_1(const float *x, uint8_t *b)
 {
     uint8_t q[32];
     float min;
-    put_f16(b, steps_from_min(x, 31, q, &min));
+    put_f16(b, steps_from_min(x, 32, 31, q, &min));
     put_f16(b + 2, min);
     put_bit4(b + 4, q);
-    put_nibbles(b + 8, q);
+    put_nibbles(b + 8, 16, q);
 }
 
 void pack_q8_0(const float *x, uint8_t *b)

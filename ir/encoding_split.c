@@ -30,12 +30,17 @@ void split_Q4_0(const uint8_t *b, int8_t *q, float *scale, float *min)
     shift(q, 32, -8);
 }
 
-void split_Q4_1(const uint8_t *b, int8_t *q, float *scale, float *min)
+/* Elements i and i + n of one scale and minimum in byte i, 0 <= i < n. */
+static void scaled_nibbles(const uint8_t *b, int n, int8_t *q, float *scale, float *min)
 {
     scale[0] = enc_f16(b);
     min[0] = enc_f16(b + 2);
-    nibbles(b + 4, 16, q);
+    nibbles(b + 4, n, q);
 }
+
+void split_Q4_1(const uint8_t *b, int8_t *q, float *scale, float *min) { scaled_nibbles(b, 16, q, scale, min); }
+void split_INT4_G64(const uint8_t *b, int8_t *q, float *scale, float *min) { scaled_nibbles(b, 32, q, scale, min); }
+void split_INT4_G128(const uint8_t *b, int8_t *q, float *scale, float *min) { scaled_nibbles(b, 64, q, scale, min); }
 
 void split_Q5_0(const uint8_t *b, int8_t *q, float *scale, float *min)
 {

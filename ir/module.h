@@ -156,6 +156,8 @@ struct ir_module {
     VEC(const char *) meta_values;
     const void *text; /* a language model's text section (compiler/text_section.h), handed on to the engine; NULL: none */
     size_t n_text_bytes;
+    const struct ir_encoding *weight_blocks; /* beside a precision of activations: what the weights of matmuls are stored as; NULL: as that */
+    bool is_rounded;      /* pass precision has run: block formats that are still there stay */
     enum dtype precision; /* what the operands of matmuls by weights are rounded to (passes/precision.c); DT_NONE: they stay, DT_F32: tf32 */
     bool plain_sums; /* all sums of f32 in f32 (passes/sums.c) */
     VEC(const struct ir_loc *) wide_sums; /* what passes/sums.c computes in f64 */

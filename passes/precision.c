@@ -8,6 +8,8 @@
  *   fp8         s = max|x| of each row / 448, sw = max|w| of each column / 448
  *               matmul(cast(x / s), w / sw, acc f32) * s * sw              (e4m3)
  *   int8        the same with 127 and rounding to integers
+ *   int4, w8a16 matmul(x', blocks of w) in f32, x' = x rounded to f16: weights rounded to the nearest step of their group of
+ *               32, 64 or 128 along K. Blocks of a GGUF file that take no more bits than these stay as they are.
  *
  * Requires: folded constants. Establishes: nothing that later passes rely on. A layer whose weights leave the format's range or hold
  * a NaN stays as it is and is named in a warning.
@@ -28,6 +30,7 @@ struct precision {
     struct diag_sink *diag;
     enum dtype to;
     double most; /* greatest magnitude of the format; 0: rows are not scaled */
+    const struct ir_encoding *blocks; /* what weights are stored as; NULL: as `to` */
 };
 
 /* The rounded weights [K, N] (or [N, K]) and, where columns are scaled, their scales f32[N]. */
@@ -127,6 +130,37 @@ static struct ir_value *round_rows(struct precision *z, struct ir_builder *b, st
     return ir_build_cast(b, x, z->to);
 }
 
+static double bits_a_weight(const struct ir_encoding *e) { return 8.0 * e->block_bytes / e->block_elems; }
+
+/* The weights in blocks, as rows of K; NULL when K is no whole number of blocks, or a weight has no place in one. */
+static struct ir_value *to_blocks(struct precision *z, struct ir_builder *b, struct ir_op *op, const struct ir_const *c, bool trans)
+{
+    int64_t d0 = c->type.dims[0]->value, d1 = c->type.dims[1]->value, k = trans ? d1 : d0, n = trans ? d0 : d1;
+    size_t bytes;
+    if (c->type.enc && trans && bits_a_weight(c->type.enc) <= bits_a_weight(z->blocks)) return ir_operand(op, 1);
+    if (!encoding_bytes(z->blocks, n, k, &bytes)) return NULL;
+    const float *w = unpacked(z, c, n * k);
+    for (int64_t i = 0; i < n * k; i++)
+        if (!(fabsf(w[i]) <= greatest(DT_F16))) return NULL; /* scales and minima are f16 */
+    char *data = arena_alloc(&z->m->arena, bytes);
+    float *row = arena_alloc(&z->m->arena, (size_t)k * sizeof *row);
+    for (int64_t j = 0; j < n; j++) {
+        for (int64_t i = 0; i < k; i++) row[i] = trans ? w[j * k + i] : w[i * n + j];
+        if (!encoding_pack(z->blocks, row, k, data + bytes / (size_t)n * (size_t)j)) return NULL;
+    }
+    int64_t dims[2] = {n, k};
+    struct ir_type type = ir_type_static(z->m, DT_F32, 2, dims);
+    type.enc = z->blocks;
+    return ir_build_constant(b, ir_const_make(z->m, c->name, type, data, bytes, false));
+}
+
+/* The product by weights in blocks; NULL when they have no place in them. */
+static struct ir_value *by_blocks(struct precision *z, struct ir_builder *b, struct ir_op *op, const struct ir_const *c, bool trans)
+{
+    struct ir_value *w = to_blocks(z, b, op, c, trans);
+    return w ? ir_build_matmul(b, ir_build_cast(b, ir_build_cast(b, ir_operand(op, 0), z->to), DT_F32), w, false, true, DT_NONE) : NULL;
+}
+
 static bool rewrite(struct precision *z, struct ir_op *op)
 {
     if (op->code != IR_OP_MATMUL || ir_operand(op, 0)->type.dtype != DT_F32 || ir_attr_find(op, "acc") || ir_attr_int(op, "trans_a", 0)) return true;
@@ -136,13 +170,22 @@ static bool rewrite(struct precision *z, struct ir_op *op)
     if (!c || c->splat || c->part || !c->data || c->type.rank != 2 || c->type.dtype != DT_F32 || !ir_type_static_elems(&c->type, &n) || n < 1) return true;
     struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
     struct weights w;
+    struct ir_value *y = z->blocks ? by_blocks(z, &b, op, c, trans) : NULL;
+    if (y) {
+        ir_value_replace_uses(&op->results[0], y);
+        ir_op_erase(op);
+        return true;
+    }
+    if (z->blocks)
+        diag_warn(z->diag, DIAG_PRECISION, op->loc ? op->loc->text : NULL, "kept in f16: weights of '%s' are no whole number of groups of %d, or do not fit",
+                  c->name ? c->name : "?", z->blocks->group_elems);
     if (!round_weights(z, &b, c, trans, &w)) {
         if (c->type.enc) keep_unpacked(z, op, c, n);
         diag_warn(z->diag, DIAG_PRECISION, op->loc ? op->loc->text : NULL, "kept in f32: weights of '%s' do not fit the precision", c->name ? c->name : "?");
         return true;
     }
     struct ir_value *x = ir_operand(op, 0), *s = z->most > 0 ? row_scale(z, &b, x) : NULL;
-    struct ir_value *y = ir_build_matmul(&b, round_rows(z, &b, x, s), w.w, false, trans, z->to == DT_I8 ? DT_I32 : DT_F32);
+    y = ir_build_matmul(&b, round_rows(z, &b, x, s), w.w, false, trans, z->to == DT_I8 ? DT_I32 : DT_F32);
     if (z->to == DT_F32) ir_op_set_attr(z->m, y->def, ir_a_int("tf32", 1));
     if (z->to == DT_I8) y = ir_build_cast(&b, y, DT_F32);
     if (s) y = ir_build_binary(&b, IR_OP_MUL, ir_build_binary(&b, IR_OP_MUL, y, s), w.scale);
@@ -200,9 +243,11 @@ static bool run_block(struct precision *z, struct ir_block *b)
 
 bool pass_precision(struct ir_module *m, struct diag_sink *diag)
 {
-    struct precision z = {.m = m, .diag = diag, .to = m->precision, .most = m->precision == DT_F8E4M3FN ? 448 : m->precision == DT_I8 ? 127 : 0};
+    struct precision z = {.m = m, .diag = diag, .to = m->precision, .most = m->precision == DT_F8E4M3FN ? 448 : m->precision == DT_I8 ? 127 : 0,
+                          .blocks = m->weight_blocks};
     bool ok = true;
     if (m->precision == DT_NONE) return true;
     for (size_t i = 0; i < m->funcs.n; i++) ok = run_block(&z, m->funcs.v[i]->body) && ok;
+    m->is_rounded = true;
     return ok && pass_dce(m, diag);
 }

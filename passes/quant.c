@@ -62,7 +62,7 @@ static bool four_bits(const struct ir_encoding *e, int *zero)
     static const struct {
         const char *name;
         int zero;
-    } rows[] = {{"q4_0", 8}, {"q4_1", 0}, {"q4_K", 0}, {"q2_K", 0}, {"q3_K", 4}, {"tq1_0", 1}, {"tq2_0", 1}};
+    } rows[] = {{"q4_0", 8}, {"q4_1", 0}, {"q4_K", 0}, {"q2_K", 0}, {"q3_K", 4}, {"tq1_0", 1}, {"tq2_0", 1}, {"int4_g64", 0}, {"int4_g128", 0}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (encoding_find(rows[i].name, strlen(rows[i].name)) != e) continue;
         *zero = rows[i].zero;
@@ -74,7 +74,7 @@ static bool four_bits(const struct ir_encoding *e, int *zero)
 /* Formats whose group scale is the f16 field itself: kept in f16; products of two fields need f32. */
 static enum dtype scale_dtype(const struct ir_encoding *e)
 {
-    static const char *const names[] = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"};
+    static const char *const names[] = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "int4_g64", "int4_g128"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (encoding_find(names[i], strlen(names[i])) == e) return DT_F16;
     return DT_F32;
@@ -82,7 +82,7 @@ static enum dtype scale_dtype(const struct ir_encoding *e)
 
 static bool has_min(const struct ir_encoding *e)
 {
-    static const char *const names[] = {"q4_1", "q5_1", "q2_K", "q4_K", "q5_K"};
+    static const char *const names[] = {"q4_1", "q5_1", "q2_K", "q4_K", "q5_K", "int4_g64", "int4_g128"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (encoding_find(names[i], strlen(names[i])) == e) return true;
     return false;
@@ -260,7 +260,7 @@ static bool rewrite(struct quant *z, struct ir_op *op)
     bool matmul = op->code == IR_OP_MATMUL && encoded(ir_operand(op, 1)) && ir_attr_int(op, "trans_b", 0) && !ir_attr_int(op, "trans_a", 0);
     const struct ir_const *c = encoded(ir_operand(op, gather ? 0 : 1));
     bool batched = matmul && is_batched(op, c);
-    if (matmul && !batched && c->type.rank == 2 && z->m->precision != DT_NONE) return true; /* passes/precision.c unpacks it */
+    if (matmul && !batched && c->type.rank == 2 && z->m->precision != DT_NONE && !z->m->is_rounded) return true; /* passes/precision.c has it first */
     if ((!gather && !matmul) || (c->type.rank != 2 && !batched)) {
         for (int i = 0; i < op->n_operands; i++)
             if (encoded(ir_operand(op, i)))

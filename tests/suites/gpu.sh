@@ -167,6 +167,15 @@ tf32 80 2e-3
 f16 80 2e-3
 bf16 90 2e-2
 END
+# Weights in groups: the format as computed in tests/precision/groups.py.
+$python "$INFC_SRC/tests/precision/groups.py" model groups.ir groups-x.npy
+for prec in int4 int4-g128 w8a16; do
+    name=groups-$prec
+    if ! t_want "$name"; then continue; fi
+    t_run "$name" 0 "$INFC" build groups.ir --target=sm80 --prec=$prec -o groups || continue
+    t_run "$name" 0 env INFC_FAKE_CC=80 LD_LIBRARY_PATH="$fake" ./groups run --input groups-x.npy --output groups-y.npy --device=cuda || continue
+    t_run "$name" 0 $python "$INFC_SRC/tests/precision/groups.py" compare $prec groups-y.npy && t_ok "$name"
+done
 t_run prec-lacking 2 "$INFC" build mm.onnx --target=sm80 --prec=fp8 && t_grep prec-lacking 'target sm80 has no fp8' err && t_ok prec-lacking
 t_run prec-unknown 2 "$INFC" build mm.onnx --prec=f17 && t_ok prec-unknown
 

@@ -140,8 +140,43 @@ static void test_table(void **state)
         else if (!strncmp(line, "pack ", 5)) check_pack(line + 5), packed++;
         else fail_msg("malformed line");
     }
-    assert_int_equal(unpacked, encoding_count());
+    int of_files = 0;
+    for (int i = 0; i < encoding_count(); i++) of_files += encoding_at(i)->gguf >= 0;
+    assert_int_equal(unpacked, of_files);
     assert_int_equal(packed, 8);
+}
+
+/*
+ * Formats of --prec=int4-g64 and -g128: 16 steps from the least to the greatest of a group. 0, 1, .. 15 again and again has
+ * step 1 and minimum 0; times 0.5 and less 2, step 0.5 and minimum -2; every value is a step and comes back as it was.
+ */
+static void test_groups(void **state)
+{
+    static const int sizes[] = {64, 128};
+    (void)state;
+    for (size_t s = 0; s < 2; s++) {
+        char name[16];
+        const struct ir_encoding *e = encoding_find(name, (size_t)snprintf(name, sizeof name, "int4_g%d", sizes[s]));
+        float x[256], got[256];
+        unsigned char b[136];
+        assert_non_null(e);
+        assert_int_equal(e->block_bytes, 4 + sizes[s] / 2);
+        for (int i = 0; i < 2 * sizes[s]; i++) x[i] = i < sizes[s] ? (float)(i % 16) : 0.5f * (float)(i % 16) - 2;
+        assert_true(encoding_pack(e, x, 2 * sizes[s], b));
+        /* f16: 1 is 3c00, 0.5 is 3800, -2 is c000; element 1 in the low half of byte 1 and element 1 + half in its high half */
+        assert_memory_equal(b, "\x00\x3c\x00\x00\x00\x11\x22", 7);
+        assert_memory_equal(b + e->block_bytes, "\x00\x38\x00\xc0\x00\x11", 6);
+        encoding_unpack(e, b, 2 * sizes[s], got);
+        assert_memory_equal(got, x, 2 * (size_t)sizes[s] * sizeof *x);
+        /* Between steps: the nearest. The group's step is 1 by its ends. */
+        for (int i = 0; i < sizes[s]; i++) x[i] = 0;
+        x[0] = 15, x[1] = 7.4f, x[2] = 7.6f;
+        assert_true(encoding_pack(e, x, sizes[s], b));
+        encoding_unpack(e, b, sizes[s], got);
+        assert_true(got[0] == 15 && got[1] == 7 && got[2] == 8 && got[3] == 0);
+    }
+    /* No file can name them. */
+    assert_null(encoding_from_gguf(UINT32_MAX));
 }
 
 static void test_bytes(void **state)
@@ -206,6 +241,6 @@ static void test_text(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_bytes), cmocka_unit_test(test_text)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_groups), cmocka_unit_test(test_bytes), cmocka_unit_test(test_text)};
     return cmocka_run_group_tests_name("encoding", tests, setup, teardown);
 }
