@@ -25,6 +25,14 @@ static const double fit_erf_large_f32[] = {
     -0x1.9873f80000000p-6, 0x1.0ac8600000000p-8, -0x1.a57dfa0000000p-12, 0x1.fe30200000000p-17,
     0x1.eab9b80000000p-22,
 };
+/* erf_wide_f32: weighted error 3.99e-8 = 2^-24.58 (before rounding 2^-27.24) */
+static const double fit_erf_wide_f32[] = {
+    0x1.6a04080000000p-2, -0x1.69a0c80000000p-3, 0x1.0dabbe0000000p-3, -0x1.b9308a0000000p-4,
+    0x1.717ca80000000p-4, -0x1.31f8d60000000p-4, 0x1.eab85c0000000p-5, -0x1.7867d00000000p-5,
+    0x1.0e7c420000000p-5, -0x1.65d1c60000000p-6, 0x1.d6cc340000000p-7, -0x1.42448a0000000p-7,
+    0x1.47303e0000000p-8, -0x1.4991e60000000p-10, 0x1.06bea80000000p-10, -0x1.5a5f820000000p-10,
+    0x1.02c5020000000p-11,
+};
 /* tanh_f32: weighted error 5.58e-9 = 2^-27.42 (before rounding 2^-29.89) */
 static const double fit_tanh_f32[] = {
     -0x1.55554c0000000p-2, 0x1.110d360000000p-3, -0x1.b92aca0000000p-5, 0x1.594dd40000000p-6,

@@ -19,6 +19,7 @@
 
 #define NOMINAL 512               /* of a symbol */
 #define CACHE_BYTES (1 << 20)     /* of a block: what leaves room for weights in a second-level cache of 2 MB */
+#define MAX_BLOCK_BYTES (8 << 20) /* a worker's memory for a block */
 #define MAX_BLOCK_TILES 14        /* register tiles of a block */
 #define LIKE_MR 14
 #define GAIN 0.92                 /* of the direct time, at most, to be chosen */
@@ -118,6 +119,7 @@ static double whole_cost(int size, int64_t tiles, int64_t c, int64_t o)
 
 bool winograd_in_blocks(int size, int64_t tiles, int64_t c, int64_t o)
 {
+    if (4 * points(size) * (c + winograd_panel(o)) * LIKE_MR > MAX_BLOCK_BYTES) return false; /* so many channels in */
     return in_blocks_cost(size, tiles, c, o) <= whole_cost(size, tiles, c, o);
 }
 

@@ -93,6 +93,19 @@ q_atan = series(lambda u: (m.atan(m.sqrt(u)) / m.sqrt(u) - 1) / u, mpf(-1) / 3)
 q_tanh = series(lambda u: (m.tanh(m.sqrt(u)) / m.sqrt(u) - 1) / u, mpf(-1) / 3)
 
 
+def erf_over_x(u):
+    x = m.sqrt(8 * (u + 1))
+    return m.erf(x) / x if x > mpf("1e-25") else 2 / m.sqrt(m.pi)
+
+
+def end_at_quarter(coeffs):
+    """The constant term for which Horner's rule in f32 gives exactly 1/4 at 1."""
+    total = mpf(0)
+    for c in coeffs[:0:-1]:
+        total = to_f32(total + c)
+    return [to_f32(mpf("0.25") - total)] + coeffs[1:]
+
+
 def neg_log_erfc(x):
     return -m.log(m.erfc(x))
 
@@ -107,6 +120,8 @@ FITS = {
     "log_f32": (q_log, 1 / sqrt2 - 1, sqrt2 - 1, 8, lambda f: abs(f) ** 2 + mpf("1e-4"), to_f32),
     "erf_small_f32": (q_erf, 0, mpf("0.93") ** 2, 5, one, to_f32),
     "erf_large_f32": (neg_log_erfc, mpf("0.92"), mpf("4"), 8, m.erfc, to_f32),
+    # erf(x) / x of u = x^2 / 8 - 1, |x| <= 4, for sums with 1
+    "erf_wide_f32": (erf_over_x, -1, 1, 16, lambda u: m.sqrt(8 * (u + 1)) + mpf("1e-6"), to_f32),
     "tanh_f32": (q_tanh, 0, mpf("0.5505") ** 2, 4, lambda u: u + mpf("1e-4"), to_f32),
     "sin_f32": (q_sin, 0, (m.pi / 4) ** 2, 3, lambda u: u + mpf("1e-6"), to_f32),
     "cos_f32": (q_cos, 0, (m.pi / 4) ** 2, 2, lambda u: u**2 + mpf("1e-6"), to_f32),
@@ -129,6 +144,8 @@ def main():
         a, b = mpf(a), mpf(b)
         exact = remez(g, a, b, degree, w)
         coeffs = [rounding(c) for c in exact]
+        if name == "erf_wide_f32":
+            coeffs = end_at_quarter(coeffs)
         worst = exact_worst = mpf(0)
         for i in range(2001):
             x = a + (b - a) * i / 2000

@@ -54,11 +54,10 @@ static void take_fma_apart(struct lp_kernel *k)
     }
 }
 
-static void run(struct dim_ctx *ctx, enum lp_opcode code, enum dtype d, int64_t n, void *x, void *y, void *out, bool fma)
+static void run_kernel(struct lp_kernel *k, void *x, void *y, void *out, bool fma)
 {
     struct diag_sink diag;
     diag_init(&diag);
-    struct lp_kernel *k = unary_kernel(ctx, code, d, n, y != NULL);
     lp_expand_math(k);
     if (!fma) take_fma_apart(k);
     for (struct lp_op *op = k->body->first; op; op = op->next) assert_false(lp_op_flags(op->code) & LP_F_MATH);
@@ -68,6 +67,11 @@ static void run(struct dim_ctx *ctx, enum lp_opcode code, enum dtype d, int64_t 
     assert_true(good);
     lp_kernel_destroy(k);
     diag_deinit(&diag);
+}
+
+static void run(struct dim_ctx *ctx, enum lp_opcode code, enum dtype d, int64_t n, void *x, void *y, void *out, bool fma)
+{
+    run_kernel(unary_kernel(ctx, code, d, n, y != NULL), x, y, out, fma);
 }
 
 /* ---- references ---- */
@@ -176,6 +180,38 @@ static void test_f32(void **state)
         check_f32(ctx, &rows[i], samples(1 << 17), true);
         check_f32(ctx, &rows[i], samples(1 << 16), false);
     }
+    dim_ctx_destroy(ctx);
+}
+
+/* 1 + erf x, in either order and also where erf itself is used: absolute errors, exact where erf is +-1 in f32. */
+static void test_one_plus_erf(void **state)
+{
+    (void)state;
+    struct dim_ctx *ctx = dim_ctx_create();
+    enum { N = 1 << 16 };
+    float *x = malloc(N * 4), *y = malloc(N * 4);
+    assert_true(x && y);
+    fill_f32(&(struct row){.dense_lo = -4.5, .dense_hi = 4.5}, x, N);
+    for (int variant = 0; variant < 4; variant++) {
+        struct lp_kernel *k = unary_kernel(ctx, LP_OP_ERF, DT_F32, N, false);
+        struct lp_op *store = k->body->last;
+        struct lp_block fresh = {0};
+        struct lp_builder b = {.k = k, .block = &fresh};
+        struct lp_value *erf = store->operands[0], *one = lp_const_f(&b, lp_scalar(DT_F32), 1);
+        store->operands[0] = variant % 2 ? lp_binary(&b, LP_OP_ADD, one, erf) : lp_binary(&b, LP_OP_ADD, erf, one);
+        if (variant == 3) store->operands[0] = lp_binary(&b, LP_OP_SUB, store->operands[0], erf);
+        lp_splice_before(store, &fresh);
+        run_kernel(k, x, NULL, y, variant < 2);
+        for (int i = 0; i < N; i++) {
+            long double want = variant == 3 ? 1 : 1 + erfl((long double)x[i]);
+            if (isnan(x[i])) assert_true(isnan(y[i]));
+            else if (fabsf(x[i]) >= 4 && variant < 3) assert_true(y[i] == (x[i] > 0 ? 2.0f : 0.0f));
+            else if (fabsl((long double)y[i] - want) > (variant == 3 ? 3e-7L : 2.2e-7L))
+                fail_msg("1 + erf(%g) is %a, off by %Lg", (double)x[i], (double)y[i], fabsl((long double)y[i] - want));
+        }
+    }
+    free(x);
+    free(y);
     dim_ctx_destroy(ctx);
 }
 
@@ -367,7 +403,7 @@ static void test_pow_int(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32), cmocka_unit_test(test_f64),       cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_f32), cmocka_unit_test(test_one_plus_erf), cmocka_unit_test(test_f64),       cmocka_unit_test(test_f16),
         cmocka_unit_test(test_pow), cmocka_unit_test(test_pow_const), cmocka_unit_test(test_pow_int),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
