@@ -20,6 +20,7 @@
 #define MAX_UNROLL 8        /* rows of q in a group that are written out where one row is multiplied */
 #define PAIR_UNROLL 4       /* pairs of words that are written out: enough to hide the loop, and a quarter of the code of a group */
 #define MAX_REST 4          /* rows of the smaller of two tiles for what is left: 16 rows are 6 + 6 + 4 */
+#define AHEAD_TILES 3       /* tiles of rows that together ask for the whole next panel: 16 rows are so many */
 #define MAX_PANEL_BYTES (8 << 20)
 
 struct qmm {
@@ -111,6 +112,7 @@ static struct lp_value *column(struct qmm *t, int buf, struct lp_value *row, int
 struct tile {
     struct lp_value *row, *nrows, *panel, *ncols;
     struct lp_value *col, *unit; /* first column in the panel, and the first of its units in a row of q */
+    struct lp_value *share;      /* the number of the tile among those of its rows' block */
     int rows, nr;
 };
 
@@ -154,6 +156,23 @@ static struct lp_value *stream_group(struct qmm *t, const struct tile *x, struct
     return c;
 }
 
+/*
+ * The panel behind this one, asked for while this one is multiplied: the loop that takes it apart would wait for memory, and the
+ * multiplying leaves memory idle. Tile number i of the rows asks for the i-th share of the group's lines, of which AHEAD_TILES
+ * have all; `at` counts the loops over its pairs.
+ */
+static void prefetch_panel(struct qmm *t, const struct tile *x, struct lp_value *g, struct lp_value *at, int n_loops)
+{
+    struct lp_builder *b = &t->l->e.b;
+    int lines = (blocks_units(&t->d) + 31) / 32, each = (lines + AHEAD_TILES * n_loops - 1) / (AHEAD_TILES * n_loops);
+    struct lp_value *line = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, x->share, lp_index(b, n_loops)), at);
+    for (int i = 0; i < each; i++) {
+        struct lp_value *unit = lp_binary(b, LP_OP_MUL, offset(b, lp_binary(b, LP_OP_MUL, line, lp_index(b, each)), i), lp_index(b, 32));
+        struct lp_value *idx[3] = {lp_binary(b, LP_OP_ADD, x->panel, t->l->e.one), g, unit};
+        lp_prefetch_far(b, t->w, idx);
+    }
+}
+
 /* The same from the words. */
 static struct lp_value *words_group(struct qmm *t, const struct tile *x, struct lp_value *g)
 {
@@ -165,6 +184,8 @@ static struct lp_value *words_group(struct qmm *t, const struct tile *x, struct 
     struct lp_value *first = lp_binary(b, LP_OP_MUL, g, lp_index(b, pairs));
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, first, lp_binary(b, LP_OP_ADD, first, lp_index(b, pairs)), each, 1, &acc);
     acc = loop->regions[0]->args[1];
+    struct lp_value *done = lp_binary(b, LP_OP_SUB, loop->regions[0]->args[0], first);
+    if (x->nr == BLOCKS_COLS) prefetch_panel(t, x, g, lp_binary(b, LP_OP_FLOORDIV, done, lp_index(b, each)), pairs / each);
     for (int i = 0; i < each; i++) {
         struct lp_value *p = offset(b, loop->regions[0]->args[0], i), *idx[2] = {p, x->unit};
         struct lp_value *w = lp_load_tile(b, t->words, idx, 1, 2 * x->nr, 0, 1, NULL, NULL);
@@ -234,15 +255,15 @@ static void emit_tile(struct qmm *t, struct tile *x, bool words)
     lp_store_tile(b, lower_result_buf(l, 0), idx, v, 0, 1, x->nrows, x->ncols);
 }
 
-/* All columns of a panel, nr at a time: a loop, whose code is that of one tile. */
-static void emit_columns(struct qmm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *panel, int nr, bool words)
+/* All columns of a panel, nr at a time: a loop, whose code is that of one tile. From the stream, or, with a share, from the words. */
+static void emit_columns(struct qmm *t, struct lp_value *row, int rows, struct lp_value *nrows, struct lp_value *panel, int nr, struct lp_value *share)
 {
     struct expr_ctx *e = &t->l->e;
-    struct tile x = {.row = row, .nrows = nrows, .panel = panel, .col = e->zero, .unit = e->zero, .rows = rows, .nr = nr};
+    struct tile x = {.row = row, .nrows = nrows, .panel = panel, .share = share, .col = e->zero, .unit = e->zero, .rows = rows, .nr = nr};
     struct lp_op *loop = nr < BLOCKS_COLS ? expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(&e->b, BLOCKS_COLS), nr, 0, NULL) : NULL;
     size_t mark = expr_scope_push(e);
     if (loop) x.col = loop->regions[0]->args[0], x.unit = lp_binary(&e->b, LP_OP_MUL, x.col, lp_index(&e->b, 2));
-    emit_tile(t, &x, words);
+    emit_tile(t, &x, share != NULL);
     expr_scope_pop(e, mark);
     if (loop) expr_for_end(e, loop, NULL);
 }
@@ -286,18 +307,24 @@ static void emit_few(struct qmm *t, struct lp_value *row, struct lp_value *count
     struct expr_ctx *e = &t->l->e;
     struct lp_builder *b = &e->b;
     struct branch one = branch_begin(e, lp_binary(b, LP_OP_EQ, count, e->one));
-    emit_columns(t, row, 1, NULL, panel, direct_nr(t, 1), false);
+    emit_columns(t, row, 1, NULL, panel, direct_nr(t, 1), NULL);
     branch_else(e, &one);
     if (t->l->level->n_vector_regs >= 32) {
         struct branch two = branch_begin(e, lp_binary(b, LP_OP_EQ, count, lp_index(b, 2)));
-        emit_columns(t, row, 2, NULL, panel, direct_nr(t, 2), false);
+        emit_columns(t, row, 2, NULL, panel, direct_nr(t, 2), NULL);
         branch_else(e, &two);
-        emit_columns(t, row, MAX_DIRECT, count, panel, direct_nr(t, MAX_DIRECT), false);
+        emit_columns(t, row, MAX_DIRECT, count, panel, direct_nr(t, MAX_DIRECT), NULL);
         branch_end(e, &two);
     } else { /* as in emit_many */
-        emit_columns(t, row, MAX_DIRECT, count, panel, direct_nr(t, MAX_DIRECT), false);
+        emit_columns(t, row, MAX_DIRECT, count, panel, direct_nr(t, MAX_DIRECT), NULL);
     }
     branch_end(e, &one);
+}
+
+static struct lp_value *share_of(struct qmm *t, struct lp_value *row, struct lp_value *lo)
+{
+    struct lp_builder *b = &t->l->e.b;
+    return lp_binary(b, LP_OP_FLOORDIV, lp_binary(b, LP_OP_SUB, row, lo), lp_index(b, t->mr));
 }
 
 /* More: the panel is taken apart once. */
@@ -309,17 +336,18 @@ static void emit_many(struct qmm *t, struct lp_value *lo, struct lp_value *hi, s
     struct lp_value *rest = lp_binary(b, LP_OP_MOD, lp_binary(b, LP_OP_SUB, hi, lo), lp_index(b, t->mr));
     struct lp_value *full = lp_binary(b, LP_OP_SUB, hi, rest);
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, full, t->mr, 0, NULL);
-    emit_columns(t, loop->regions[0]->args[0], t->mr, NULL, panel, t->nr, true);
+    struct lp_value *row = loop->regions[0]->args[0];
+    emit_columns(t, row, t->mr, NULL, panel, t->nr, share_of(t, row, lo));
     expr_for_end(e, loop, NULL);
     struct branch some = branch_begin(e, lp_binary(b, LP_OP_GT, rest, e->zero));
     if (t->l->level->n_vector_regs >= 32) {
         struct branch half = branch_begin(e, lp_binary(b, LP_OP_LE, rest, lp_index(b, MAX_REST)));
-        emit_columns(t, full, MAX_REST, rest, panel, t->nr, true);
+        emit_columns(t, full, MAX_REST, rest, panel, t->nr, share_of(t, full, lo));
         branch_else(e, &half);
-        emit_columns(t, full, t->mr, rest, panel, t->nr, true);
+        emit_columns(t, full, t->mr, rest, panel, t->nr, share_of(t, full, lo));
         branch_end(e, &half);
     } else { /* code for old processors: small rather than best for every count */
-        emit_columns(t, full, t->mr, rest, panel, t->nr, true);
+        emit_columns(t, full, t->mr, rest, panel, t->nr, share_of(t, full, lo));
     }
     branch_else(e, &some);
     branch_end(e, &some);
@@ -331,7 +359,7 @@ static void emit_block(struct qmm *t, struct lp_value *lo, struct lp_value *hi, 
     struct lp_value *count = lp_binary(&e->b, LP_OP_SUB, hi, lo);
     if (t->l->level->gpu) { /* right, and small; tensor cores want a schedule of their own */
         struct lp_op *rows = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, 1, 0, NULL);
-        emit_columns(t, rows->regions[0]->args[0], 1, NULL, panel, t->lanes, false);
+        emit_columns(t, rows->regions[0]->args[0], 1, NULL, panel, t->lanes, NULL);
         expr_for_end(e, rows, NULL);
         return;
     }

@@ -198,12 +198,61 @@ static bool has_penalties(const struct lm_sampling *s)
             s->frequency_penalty > 0 || s->presence_penalty < 0 || s->presence_penalty > 0);
 }
 
-/* Whether every logit is a number; -infinity may be among them. */
-static bool all_numbers(const float *logits, uint32_t n)
+/* The greatest of some logits, and whether all are numbers; -infinity may be among them. */
+struct peak {
+    float most;
+    uint32_t block; /* where the first block begins that has it */
+    bool numbers;
+};
+
+enum { PEAK_BLOCK = 1024 };
+
+/*
+ * The greatest of one block; sets `zero` to 0, or to NaN where one is not finite. Chains of four are
+ * what the compiler turns into vectors.
+ */
+static float block_peak(const float *v, uint32_t n, float *zero)
+{
+    float most[2][4], none[2][4] = {{0}};
+    uint32_t i = 0;
+    for (int j = 0; j < 4; j++) most[0][j] = most[1][j] = -INFINITY;
+    for (; i + 8 <= n; i += 8) {
+        const float *a = v + i, *b = v + i + 4;
+        for (int j = 0; j < 4; j++) most[0][j] = a[j] > most[0][j] ? a[j] : most[0][j];
+        for (int j = 0; j < 4; j++) none[0][j] += a[j] * 0;
+        for (int j = 0; j < 4; j++) most[1][j] = b[j] > most[1][j] ? b[j] : most[1][j];
+        for (int j = 0; j < 4; j++) none[1][j] += b[j] * 0;
+    }
+    for (; i < n; i++) {
+        most[0][0] = v[i] > most[0][0] ? v[i] : most[0][0];
+        none[0][0] += v[i] * 0;
+    }
+    *zero = 0;
+    for (int j = 0; j < 8; j++) {
+        most[0][0] = most[j / 4][j % 4] > most[0][0] ? most[j / 4][j % 4] : most[0][0];
+        *zero += none[j / 4][j % 4];
+    }
+    return most[0][0];
+}
+
+static bool all_numbers(const float *v, uint32_t n)
 {
     bool bad = false;
-    for (uint32_t i = 0; i < n; i++) bad |= !(logits[i] <= (float)3e38);
+    for (uint32_t i = 0; i < n; i++) bad |= !(v[i] <= (float)3e38);
     return !bad;
+}
+
+/* One pass: a vocabulary has up to a quarter of a million tokens, and a step waits for this. */
+static struct peak find_peak(const float *v, uint32_t n)
+{
+    struct peak p = {-INFINITY, 0, true};
+    for (uint32_t i = 0; i < n; i += PEAK_BLOCK) {
+        uint32_t len = n - i < PEAK_BLOCK ? n - i : PEAK_BLOCK;
+        float zero, most = block_peak(v + i, len, &zero);
+        if (most > p.most) p.most = most, p.block = i;
+        if (most > (float)3e38 || isnan(zero)) p.numbers = p.numbers && all_numbers(v + i, len);
+    }
+    return p;
 }
 
 /* d->logits after links 1 to 3. False: a logit is not a number. */
@@ -211,7 +260,7 @@ static bool links_by_id(struct lm_sampler *x, struct lm_draw *d, const float *lo
                         const uint32_t *history, uint32_t n_history, const struct lm_mask *mask)
 {
     const struct lm_sampling *s = &x->s;
-    if (!all_numbers(logits, d->vocab)) return false;
+    if (!find_peak(logits, d->vocab).numbers) return false;
     memcpy(d->logits, logits, d->vocab * sizeof *logits);
     for (size_t i = 0; i < s->n_bias; i++) d->logits[x->bias[i].token] += x->bias[i].bias;
     if (has_penalties(s)) apply_penalties(s, d, history, n_history);
@@ -397,25 +446,12 @@ static bool is_plain(const struct lm_sampling *s, const struct lm_mask *mask)
            (!mask || (!mask->allowed && !mask->n_banned));
 }
 
-static float maximum(const float *v, uint32_t n)
-{
-    enum { LANES = 32 }; /* chains that the compiler turns into vectors */
-    float most[LANES];
-    uint32_t i = 0;
-    for (int j = 0; j < LANES; j++) most[j] = -INFINITY;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) most[j] = v[i + j] > most[j] ? v[i + j] : most[j];
-    for (; i < n; i++) most[0] = v[i] > most[0] ? v[i] : most[0];
-    for (int j = 1; j < LANES; j++) most[0] = most[j] > most[0] ? most[j] : most[0];
-    return most[0];
-}
-
 static uint32_t pick_greedy(const float *logits, uint32_t n)
 {
-    float most = maximum(logits, n);
-    if (!all_numbers(logits, n) || !(most >= (float)-3e38)) return LM_NO_TOKEN;
-    uint32_t i = 0;
-    while (logits[i] < most) i++;
+    struct peak p = find_peak(logits, n);
+    if (!p.numbers || !(p.most >= (float)-3e38)) return LM_NO_TOKEN;
+    uint32_t i = p.block;
+    while (logits[i] < p.most) i++;
     return i;
 }
 
@@ -468,7 +504,7 @@ uint32_t lm_sampler_distribution(struct lm_sampler *x, struct lm_draw *d, const 
 float lm_logprobs(struct lm_draw *d, const float *logits, uint32_t token, struct lm_logprob *top,
                   uint32_t n)
 {
-    double most = (double)maximum(logits, d->vocab), sum = 0, e[LM_EXP_BLOCK] = {0};
+    double most = (double)find_peak(logits, d->vocab).most, sum = 0, e[LM_EXP_BLOCK] = {0};
     for (uint32_t i = 0; i < d->vocab; i += LM_EXP_BLOCK) {
         uint32_t m = d->vocab - i < LM_EXP_BLOCK ? d->vocab - i : LM_EXP_BLOCK;
         for (uint32_t j = 0; j < m; j++) e[j] = (double)logits[i + j] - most;

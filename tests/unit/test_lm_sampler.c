@@ -399,6 +399,35 @@ static void test_refused(void **state)
     lm_draw_destroy(d);
 }
 
+/* A vocabulary of several blocks: the first of equal bests, wherever it stands, and no token when one logit is no number. */
+static void test_greedy(void **state)
+{
+    (void)state;
+    enum { V = 2 * 1024 + 11 };
+    static float v[V];
+    static const uint32_t at[] = {0, 3, 4, 7, 8, 1015, 1023, 1024, 2047, 2048, 2055, 2056, V - 1};
+    static const float none[] = {NAN, -NAN, INFINITY};
+    struct lm_sampling s;
+    struct lm_draw *d;
+    struct lm_sampler *x;
+    lm_sampling_init(&s), s.temp = 0;
+    assert_int_equal(lm_draw_create(V, 0, &d, NULL), 0);
+    assert_int_equal(lm_sampler_create(&s, NULL, V, &x, NULL), 0);
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        for (uint32_t k = 0; k < V; k++) v[k] = k % 5 ? -(float)(k % 7) - 1 : -INFINITY;
+        v[at[i]] = v[V - 1] = -0.5f;
+        assert_int_equal(lm_sampler_pick(x, d, v, NULL, 0, 0, NULL), at[i]);
+        for (int k = 0; k < 3; k++) {
+            v[at[i]] = none[k];
+            assert_int_equal(lm_sampler_pick(x, d, v, NULL, 0, 0, NULL), LM_NO_TOKEN);
+        }
+    }
+    for (uint32_t k = 0; k < V; k++) v[k] = -INFINITY; /* nothing is possible */
+    assert_int_equal(lm_sampler_pick(x, d, v, NULL, 0, 0, NULL), LM_NO_TOKEN);
+    lm_sampler_destroy(x);
+    lm_draw_destroy(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,7 +436,7 @@ int main(void)
         cmocka_unit_test(test_bias_and_mask), cmocka_unit_test(test_order),
         cmocka_unit_test(test_dry),           cmocka_unit_test(test_mirostat),
         cmocka_unit_test(test_draws),         cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_greedy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
