@@ -44,7 +44,7 @@ static void put_q(const struct panel *p, int64_t k, int col, int q)
 static struct blocks blocks_of_part(const struct panel *p)
 {
     const struct ir_const_part *x = p->c->part;
-    return (struct blocks){.group = p->enc->group_elems, .nibbles = x->nibbles, .wide = x->wide, .has_min = x->has_min, .zero = x->zero};
+    return (struct blocks){.group = p->enc->group_elems, .nibbles = x->nibbles, .high = x->high, .wide = x->wide, .has_min = x->has_min, .zero = x->zero};
 }
 
 static void put_block_float(const struct blocks *b, uint16_t *to, int col, float v)
@@ -64,10 +64,11 @@ static void put_block_q(const struct blocks *b, uint16_t *to, int k, int col, in
     int h = k % 2;
     if (b->nibbles) {
         int stored = q + b->zero;
-        INFC_ASSERT(stored >= 0 && stored < 16);
-        to[(k / 8 * BLOCKS_COLS + col) * 2 + h] |= (uint16_t)(stored << k % 8 / 2 * 4);
+        INFC_ASSERT(stored >= 0 && stored < 16 << b->high);
+        to[blocks_q_at(b) + (k / 8 * BLOCKS_COLS + col) * 2 + h] |= (uint16_t)((stored & 15) << k % 8 / 2 * 4);
+        if (b->high) to[blocks_high_at(b) + col * 2 + h] |= (uint16_t)((stored >> 4) << k / 2 * b->high);
     } else {
-        to[(k / 4 * BLOCKS_COLS + col) * 2 + h] |= (uint16_t)((q & 255) << k % 4 / 2 * 8);
+        to[blocks_q_at(b) + (k / 4 * BLOCKS_COLS + col) * 2 + h] |= (uint16_t)((q & 255) << k % 4 / 2 * 8);
     }
 }
 
@@ -77,7 +78,7 @@ static void put_block(const struct panel *p, const struct blocks *b, int64_t gro
     uint16_t *to = (uint16_t *)(void *)p->out + group * blocks_units(b);
     put_block_float(b, to, col, scale);
     if (b->has_min) put_block_float(b, to + blocks_min_at(b), col, min);
-    for (int k = 0; k < b->group; k++) put_block_q(b, to + blocks_q_at(b), k, col, q[k]);
+    for (int k = 0; k < b->group; k++) put_block_q(b, to, k, col, q[k]);
 }
 
 static void fill_row(const struct panel *p, int col, const uint8_t *row)

@@ -5,6 +5,7 @@
  *
  *   scale[32]                f16, or f32 (wide): first the low halves of all, then the high halves
  *   min[32]                  the same, where the format has one
+ *   high[32][2]              where elements have bits above a nibble (`high` of them): unit h holds those of k = 2 p + h from bit high * p on
  *   q[group / 8][32][2]      nibbles: unit h of a pair holds k = 8 t + 2 s + h in bits 4 s .. 4 s + 3, plus `zero`
  *   q[group / 4][32][2]      else: unit h holds k = 4 t + h in its low and k = 4 t + 2 + h in its high byte, signed
  *
@@ -22,10 +23,12 @@ struct blocks {
     int group; /* k of one scale */
     bool nibbles, wide, has_min;
     int zero;
+    int high; /* bits of an element above its nibble: 16 in a unit, so group / 2 * high is 16 or 0 */
 };
 
 static inline int blocks_min_at(const struct blocks *b) { return BLOCKS_COLS * (b->wide ? 2 : 1); }
-static inline int blocks_q_at(const struct blocks *b) { return blocks_min_at(b) * (b->has_min ? 2 : 1); }
+static inline int blocks_high_at(const struct blocks *b) { return blocks_min_at(b) * (b->has_min ? 2 : 1); }
+static inline int blocks_q_at(const struct blocks *b) { return blocks_high_at(b) + (b->high ? 2 * BLOCKS_COLS : 0); }
 static inline int blocks_step(const struct blocks *b) { return b->nibbles ? 8 : 4; } /* k a row of q */
 /* Units of a panel's group. */
 static inline int blocks_units(const struct blocks *b) { return blocks_q_at(b) + b->group / blocks_step(b) * 2 * BLOCKS_COLS; }

@@ -201,14 +201,15 @@ bool infer_quant_rows(struct ir_module *m, struct ir_op *op)
 static bool check_blocks(struct ir_module *m, struct ir_op *op, int i, int64_t *out_n, int64_t *out_k, int64_t *out_group)
 {
     const struct ir_type *w = infer_type(op, i);
-    int64_t zero;
+    int64_t zero, high;
     struct blocks b = {0};
     if (!infer_rank(m, op, i, 3) || !infer_dtype(m, op, i, DT_U16) || !infer_int(m, op, "n", 1, INT32_MAX, 1, out_n) ||
         !infer_int(m, op, "group", 4, 256, 4, out_group) || !infer_int(m, op, "zero", 0, 128, 0, &zero) ||
         !infer_flag(m, op, "nibbles", false, &b.nibbles) || !infer_flag(m, op, "wide", false, &b.wide) ||
-        !infer_flag(m, op, "min", false, &b.has_min))
+        !infer_flag(m, op, "min", false, &b.has_min) || !infer_int(m, op, "high", 0, 2, 0, &high))
         return false;
-    b.group = (int)*out_group;
+    b.group = (int)*out_group, b.high = (int)high;
+    if (b.high && (!b.nibbles || b.group / 2 * b.high != 16)) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "high bits of a group are 16 a unit, above nibbles");
     for (int k = 0; k < 3; k++)
         if (!dim_is_const(w->dims[k])) return infer_fail(m, op, DIAG_SHAPE_MISMATCH, "blocks have constant dims");
     if (b.group % blocks_step(&b) || w->dims[0]->value != (*out_n + BLOCKS_COLS - 1) / BLOCKS_COLS || w->dims[2]->value != blocks_units(&b))

@@ -78,6 +78,7 @@ struct ir_const_part {
     enum ir_part part;
     bool nibbles; /* Q: two k a byte, the even one low, plus `zero` */
     int zero;     /* added to q before it is stored */
+    int high;     /* BLOCKS: bits of q above the nibble */
     bool wide, has_min; /* BLOCKS: scales in f32, else f16; there are minima */
 };
 

@@ -14,7 +14,7 @@ static inline struct blocks blocks_of(const struct ir_op *op)
 {
     return (struct blocks){.group = (int)ir_attr_int(op, "group", 32), .nibbles = ir_attr_int(op, "nibbles", 0),
                            .wide = ir_attr_int(op, "wide", 0), .has_min = ir_attr_int(op, "min", 0),
-                           .zero = (int)ir_attr_int(op, "zero", 0)};
+                           .zero = (int)ir_attr_int(op, "zero", 0), .high = (int)ir_attr_int(op, "high", 0)};
 }
 
 #endif

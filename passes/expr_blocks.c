@@ -42,6 +42,13 @@ struct lp_value *expr_qgather_blocks(struct expr_ctx *c, const struct ir_op *op,
     if (d.nibbles) {
         struct lp_value *by = lp_cast(b, lp_binary(b, LP_OP_MUL, field, lp_index(b, 4)), DT_I32);
         v = lp_binary(b, LP_OP_AND, lp_binary(b, LP_OP_SHR, u, by), lp_const_i(b, i32, 15));
+        if (d.high) { /* from bit high * (k / 2) of the plane */
+            struct lp_value *pair = lp_binary(b, LP_OP_FLOORDIV, k, two), *at_high = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, lane, two), lp_binary(b, LP_OP_MOD, k, two));
+            struct lp_value *plane = lp_cast(b, unit(c, w, at, at_high, blocks_high_at(&d)), DT_I32);
+            struct lp_value *high = lp_binary(b, LP_OP_SHR, plane, lp_cast(b, lp_binary(b, LP_OP_MUL, pair, lp_index(b, d.high)), DT_I32));
+            high = lp_binary(b, LP_OP_AND, high, lp_const_i(b, i32, (1 << d.high) - 1));
+            v = lp_binary(b, LP_OP_OR, v, lp_binary(b, LP_OP_SHL, high, lp_const_i(b, i32, 4)));
+        }
         if (d.zero) v = lp_binary(b, LP_OP_SUB, v, lp_const_i(b, i32, d.zero));
     } else { /* the byte to the top, and down again with its sign */
         struct lp_value *by = lp_cast(b, lp_binary(b, LP_OP_SUB, lp_index(b, 24), lp_binary(b, LP_OP_MUL, field, lp_index(b, 8))), DT_I32);

@@ -66,11 +66,31 @@ static struct lp_value *load_floats(struct qmm *t, struct lp_value *panel, struc
     return lp_bitcast(b, lp_binary(b, LP_OP_OR, lp_cast(b, low, DT_U32), high), DT_F32);
 }
 
-static struct lp_value *masked(struct lp_builder *b, struct lp_value *u, int mask, int shift)
+/* The bits above nibbles of a group's columns [at / 2, + nr); NULL where there are none. */
+static struct lp_value *load_high(struct qmm *t, struct lp_value *panel, struct lp_value *g, struct lp_value *at, int n)
 {
+    return t->d.high ? load_units(t, panel, g, offset(&t->l->e.b, at, blocks_high_at(&t->d)), n) : NULL;
+}
+
+/* The same with those of the next row of q lowest. */
+static struct lp_value *next_high(struct qmm *t, struct lp_value *high)
+{
+    struct lp_builder *b = &t->l->e.b;
+    return lp_binary(b, LP_OP_SHR, high, lp_const_i(b, high->type, blocks_step(&t->d) / 2 * t->d.high));
+}
+
+/* Nibble s of u, shifted right by `shift`, with its high bits over it; mask: where it then lies, 0 for alone. */
+static struct lp_value *masked(struct qmm *t, struct lp_value *u, struct lp_value *high, int s, int mask, int shift)
+{
+    struct lp_builder *b = &t->l->e.b;
     struct lp_type ty = u->type;
     if (shift) u = lp_binary(b, LP_OP_SHR, u, lp_const_i(b, ty, shift));
     if (mask) u = lp_binary(b, LP_OP_AND, u, lp_const_i(b, ty, mask));
+    if (high) {
+        int to = 4 * s - shift + 4, by = to - s * t->d.high;
+        if (by) high = lp_binary(b, by > 0 ? LP_OP_SHL : LP_OP_SHR, high, lp_const_i(b, ty, by > 0 ? by : -by));
+        u = lp_binary(b, LP_OP_OR, u, lp_binary(b, LP_OP_AND, high, lp_const_i(b, ty, ((1 << t->d.high) - 1) << to)));
+    }
     return lp_bitcast(b, u, DT_I16);
 }
 
@@ -87,11 +107,11 @@ static struct lp_value *low_bytes(struct lp_builder *b, struct lp_value *u)
 }
 
 /* Pair s of a row of q as words of their own value. */
-static struct lp_value *pair(struct qmm *t, struct lp_value *u, int s)
+static struct lp_value *pair(struct qmm *t, struct lp_value *u, struct lp_value *high, int s)
 {
     struct lp_builder *b = &t->l->e.b;
     if (!t->d.nibbles) return s ? high_bytes(b, u) : low_bytes(b, u);
-    return masked(b, u, s == 3 ? 0 : 15, 4 * s);
+    return masked(t, u, high, s, s == 3 ? 0 : 15, 4 * s);
 }
 
 /* ---- products ---- */
@@ -116,8 +136,9 @@ struct tile {
     int rows, nr;
 };
 
-/* One row of q at units `at`: its pairs times those of the rows at k; acc: value, 16 times, 256 times. */
-static void stream_step(struct qmm *t, const struct tile *x, struct lp_value *g, struct lp_value *at, struct lp_value *k, struct lp_value **acc)
+/* One row of q at units `at`, with its high bits: its pairs times those of the rows at k; acc: value, 16 times, 256 times. */
+static void stream_step(struct qmm *t, const struct tile *x, struct lp_value *g, struct lp_value *at, struct lp_value *k, struct lp_value *high,
+                        struct lp_value **acc)
 {
     static const struct {
         int mask, shift, acc;
@@ -126,7 +147,7 @@ static void stream_step(struct qmm *t, const struct tile *x, struct lp_value *g,
     struct lp_value *u = load_units(t, x->panel, g, at, 2 * x->nr);
     prefetch(t, x->panel, g, at, 2 * x->nr);
     for (int s = 0; s < blocks_step(&t->d) / 2; s++) {
-        struct lp_value *w = t->d.nibbles ? masked(b, u, fields[s].mask, fields[s].shift) : pair(t, u, s);
+        struct lp_value *w = t->d.nibbles ? masked(t, u, high, s, fields[s].mask, fields[s].shift) : pair(t, u, NULL, s);
         struct lp_value *a = load_pair(t, x->row, x->rows, x->nrows, lp_binary(b, LP_OP_ADD, k, lp_index(b, 2 * s)));
         int i = t->d.nibbles ? fields[s].acc : s;
         acc[i] = lp_mma(b, acc[i], a, w, 2);
@@ -139,16 +160,19 @@ static struct lp_value *stream_group(struct qmm *t, const struct tile *x, struct
     struct expr_ctx *e = &t->l->e;
     struct lp_builder *b = &e->b;
     struct lp_type ty = lp_tile(DT_I32, x->rows, x->nr);
-    struct lp_value *zero = lp_const_i(b, ty, 0), *acc[3] = {zero, zero, zero};
+    struct lp_value *zero = lp_const_i(b, ty, 0), *acc[4] = {zero, zero, zero};
     int n = t->d.group / blocks_step(&t->d), n_acc = t->d.nibbles ? 3 : 2, q_at = blocks_q_at(&t->d);
     struct lp_value *base = lp_binary(b, LP_OP_MUL, g, lp_index(b, t->d.group));
     enum lp_loop_kind kind = x->rows == 1 && n <= MAX_UNROLL ? LP_LOOP_UNROLL : LP_LOOP_SERIAL;
-    struct lp_op *loop = expr_for_begin(e, kind, e->zero, lp_index(b, n), 1, n_acc, acc);
+    int n_carried = n_acc + (t->d.high ? 1 : 0);
+    if (t->d.high) acc[n_acc] = load_high(t, x->panel, g, x->unit, 2 * x->nr);
+    struct lp_op *loop = expr_for_begin(e, kind, e->zero, lp_index(b, n), 1, n_carried, acc);
     struct lp_value *i = loop->regions[0]->args[0];
-    for (int a = 0; a < n_acc; a++) acc[a] = loop->regions[0]->args[1 + a];
+    for (int a = 0; a < n_carried; a++) acc[a] = loop->regions[0]->args[1 + a];
     struct lp_value *at = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, i, lp_index(b, 2 * BLOCKS_COLS)), offset(b, x->unit, q_at));
     struct lp_value *k = lp_binary(b, LP_OP_ADD, base, lp_binary(b, LP_OP_MUL, i, lp_index(b, blocks_step(&t->d))));
-    stream_step(t, x, g, at, k, acc);
+    stream_step(t, x, g, at, k, t->d.high ? acc[n_acc] : NULL, acc);
+    if (t->d.high) acc[n_acc] = next_high(t, acc[n_acc]);
     expr_for_end(e, loop, acc);
     struct lp_value *c = loop->results[0];
     if (!t->d.nibbles) return lp_binary(b, LP_OP_ADD, c, loop->results[1]);
@@ -223,8 +247,10 @@ static void take_apart(struct qmm *t, struct lp_value *panel)
     int n = t->d.group / blocks_step(&t->d), pairs = blocks_step(&t->d) / 2;
     struct lp_op *groups = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, t->groups), 1, 0, NULL);
     struct lp_value *g = groups->regions[0]->args[0];
-    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, n), 1, 0, NULL);
+    struct lp_value *high = load_high(t, panel, g, e->zero, 2 * BLOCKS_COLS);
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, n), 1, high ? 1 : 0, &high);
     struct lp_value *i = loop->regions[0]->args[0];
+    if (high) high = loop->regions[0]->args[1];
     struct lp_value *at = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, i, lp_index(b, 2 * BLOCKS_COLS)), lp_index(b, blocks_q_at(&t->d)));
     struct lp_value *u = load_units(t, panel, g, at, 2 * BLOCKS_COLS);
     prefetch(t, panel, g, at, 2 * BLOCKS_COLS);
@@ -232,9 +258,10 @@ static void take_apart(struct qmm *t, struct lp_value *panel)
     p = lp_binary(b, LP_OP_MUL, p, lp_index(b, pairs));
     for (int s = 0; s < pairs; s++) {
         struct lp_value *idx[2] = {lp_binary(b, LP_OP_ADD, p, lp_index(b, s)), e->zero};
-        lp_store_tile(b, t->words, idx, pair(t, u, s), 0, 1, NULL, NULL);
+        lp_store_tile(b, t->words, idx, pair(t, u, high, s), 0, 1, NULL, NULL);
     }
-    expr_for_end(e, loop, NULL);
+    if (high) high = next_high(t, high);
+    expr_for_end(e, loop, high ? &high : NULL);
     expr_for_end(e, groups, NULL);
 }
 

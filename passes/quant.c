@@ -88,6 +88,24 @@ static bool has_min(const struct ir_encoding *e)
     return false;
 }
 
+/*
+ * Formats of five and six bits: how many above a nibble, and what is added to make them unsigned. Only blocks split them; a byte of q is
+ * quicker to take apart, but where weights are read once a token their bytes are what counts.
+ */
+static int high_bits(const struct ir_encoding *e, int *zero)
+{
+    static const struct {
+        const char *name;
+        int high, zero;
+    } rows[] = {{"q5_0", 1, 16}, {"q5_1", 1, 0}, {"q5_K", 1, 0}, {"q6_K", 2, 32}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (encoding_find(rows[i].name, strlen(rows[i].name)) != e) continue;
+        *zero = rows[i].zero;
+        return rows[i].high;
+    }
+    return 0;
+}
+
 static struct parts *get_parts(struct quant *z, const struct ir_const *c)
 {
     struct parts *p = map_find(&z->known, &c->id, sizeof c->id);
@@ -116,13 +134,14 @@ static struct ir_value *get_blocks(struct quant *z, const struct ir_const *c, st
     const struct ir_encoding *e = ir_const_encoding(c);
     *d = (struct blocks){.group = e->group_elems, .wide = scale_dtype(e) != DT_F16, .has_min = has_min(e)};
     d->nibbles = four_bits(e, &d->zero);
+    if (!d->nibbles) d->high = high_bits(e, &d->zero), d->nibbles = d->high > 0;
     struct ir_value *v = map_find(&z->blocks, &c->id, sizeof c->id);
     if (v != &z->wanted) return v;
     int64_t n = c->type.dims[0]->value, k = c->type.dims[1]->value;
     int64_t dims[] = {(n + BLOCKS_COLS - 1) / BLOCKS_COLS, k / d->group, blocks_units(d)};
     v = make_part(z, c, IR_PART_BLOCKS, d->nibbles, d->zero, DT_U16, 3, dims);
     struct ir_const_part *p = (struct ir_const_part *)ir_value_const(v)->part;
-    p->wide = d->wide, p->has_min = d->has_min;
+    p->wide = d->wide, p->has_min = d->has_min, p->high = d->high;
     map_put(&z->blocks, &c->id, sizeof c->id, v);
     return v;
 }
@@ -172,7 +191,7 @@ static bool is_batched(const struct ir_op *op, const struct ir_const *c)
 static void describe(const struct blocks *d, int64_t n, struct ir_attr *attrs)
 {
     struct ir_attr a[] = {ir_a_int("n", n), ir_a_int("group", d->group), ir_a_int("zero", d->zero), ir_a_int("nibbles", d->nibbles),
-                          ir_a_int("wide", d->wide), ir_a_int("min", d->has_min)};
+                          ir_a_int("wide", d->wide), ir_a_int("min", d->has_min), ir_a_int("high", d->high)};
     memcpy(attrs, a, sizeof a);
 }
 
@@ -208,9 +227,9 @@ static bool rewrite_int(struct quant *z, struct ir_op *op)
     if (!rows) return false;
     struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
     struct ir_value *operands[] = {&rows->results[0], &rows->results[1], &rows->results[2], w};
-    struct ir_attr attrs[6];
+    struct ir_attr attrs[7];
     describe(&d, c->type.dims[0]->value, attrs);
-    return replace(op, ir_build(&b, IR_OP_QMATMUL_INT, 4, operands, 6, attrs, 1));
+    return replace(op, ir_build(&b, IR_OP_QMATMUL_INT, 4, operands, 7, attrs, 1));
 }
 
 static bool rewrite_block_gather(struct quant *z, struct ir_op *op, const struct ir_const *c)
@@ -218,10 +237,10 @@ static bool rewrite_block_gather(struct quant *z, struct ir_op *op, const struct
     struct blocks d;
     struct ir_value *operands[] = {ir_operand(op, 1), get_blocks(z, c, &d)};
     struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
-    struct ir_attr attrs[7];
+    struct ir_attr attrs[8];
     describe(&d, c->type.dims[0]->value, attrs);
-    attrs[6] = ir_a_int("k", c->type.dims[1]->value);
-    return replace(op, ir_build(&b, IR_OP_QGATHER_BLOCKS, 2, operands, 7, attrs, 1));
+    attrs[7] = ir_a_int("k", c->type.dims[1]->value);
+    return replace(op, ir_build(&b, IR_OP_QGATHER_BLOCKS, 2, operands, 8, attrs, 1));
 }
 
 /* Rounding that no integer product takes: its arithmetic, as the op table states it. */
