@@ -194,6 +194,8 @@ static void test_matmul(void **state)
     matmul_case(97, 8, 17, true);
     matmul_case(200, 2, 5, true);
     matmul_case(4, 9, 130, true);
+    matmul_case(300, 5, 96, true);
+    matmul_case(61, 7, 85, false);
     matmul_case(489, 3, 130, true); /* several walks over the panels, of unlike length */
     matmul_case(620, 4, 70, false);
 }
