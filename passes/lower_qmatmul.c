@@ -16,7 +16,8 @@
 
 #define PREFETCH_BYTES 8192 /* how far ahead the stream is asked for: past the panel into what the next slice reads */
 #define ROW_BLOCK 192       /* rows a slice does with one panel */
-#define MAX_DIRECT 4        /* rows that are multiplied straight from the stream */
+#define DIRECT_TILE 4       /* rows that are multiplied straight from the stream at a time */
+#define MAX_DIRECT 12       /* rows of a block that are multiplied so, tile by tile: taking the panel apart pays for more */
 #define MAX_UNROLL 8        /* rows of q in a group that are written out where one row is multiplied */
 #define PAIR_UNROLL 4       /* pairs of words that are written out: enough to hide the loop, and a quarter of the code of a group */
 #define MAX_REST 4          /* rows of the smaller of two tiles for what is left: 16 rows are 6 + 6 + 4 */
@@ -328,8 +329,8 @@ static void branch_end(struct expr_ctx *e, struct branch *br)
     lp_if_end(&e->b, br->op, NULL);
 }
 
-/* 1 .. MAX_DIRECT rows. */
-static void emit_few(struct qmm *t, struct lp_value *row, struct lp_value *count, struct lp_value *panel)
+/* 1 .. DIRECT_TILE rows. */
+static void emit_tile_of_few(struct qmm *t, struct lp_value *row, struct lp_value *count, struct lp_value *panel)
 {
     struct expr_ctx *e = &t->l->e;
     struct lp_builder *b = &e->b;
@@ -340,12 +341,23 @@ static void emit_few(struct qmm *t, struct lp_value *row, struct lp_value *count
         struct branch two = branch_begin(e, lp_binary(b, LP_OP_EQ, count, lp_index(b, 2)));
         emit_columns(t, row, 2, NULL, panel, direct_nr(t, 2), NULL);
         branch_else(e, &two);
-        emit_columns(t, row, MAX_DIRECT, count, panel, direct_nr(t, MAX_DIRECT), NULL);
+        emit_columns(t, row, DIRECT_TILE, count, panel, direct_nr(t, DIRECT_TILE), NULL);
         branch_end(e, &two);
     } else { /* as in emit_many */
-        emit_columns(t, row, MAX_DIRECT, count, panel, direct_nr(t, MAX_DIRECT), NULL);
+        emit_columns(t, row, DIRECT_TILE, count, panel, direct_nr(t, DIRECT_TILE), NULL);
     }
     branch_end(e, &one);
+}
+
+/* 1 .. MAX_DIRECT rows: the panel stays in the first-level cache for the tiles behind the first. */
+static void emit_few(struct qmm *t, struct lp_value *lo, struct lp_value *hi, struct lp_value *panel)
+{
+    struct expr_ctx *e = &t->l->e;
+    struct lp_builder *b = &e->b;
+    struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, lo, hi, DIRECT_TILE, 0, NULL);
+    struct lp_value *row = loop->regions[0]->args[0], *left = lp_binary(b, LP_OP_SUB, hi, row);
+    emit_tile_of_few(t, row, lp_binary(b, LP_OP_MIN, left, lp_index(b, DIRECT_TILE)), panel);
+    expr_for_end(e, loop, NULL);
 }
 
 static struct lp_value *share_of(struct qmm *t, struct lp_value *row, struct lp_value *lo)
@@ -391,11 +403,11 @@ static void emit_block(struct qmm *t, struct lp_value *lo, struct lp_value *hi, 
         return;
     }
     if (dim_is_const(t->m) && t->m->value <= MAX_DIRECT) {
-        emit_few(t, lo, count, panel);
+        emit_few(t, lo, hi, panel);
         return;
     }
     struct branch few = branch_begin(e, lp_binary(&e->b, LP_OP_LE, count, lp_index(&e->b, MAX_DIRECT)));
-    emit_few(t, lo, count, panel);
+    emit_few(t, lo, hi, panel);
     branch_else(e, &few);
     emit_many(t, lo, hi, panel);
     branch_end(e, &few);

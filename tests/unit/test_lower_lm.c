@@ -207,7 +207,7 @@ static void int_case(const struct ir_encoding *e, int64_t max, int64_t rows, flo
 static void test_int_products(void **state)
 {
     (void)state;
-    static const int64_t rows[] = {1, 2, 3, 4, 5, 12, 31, 200};
+    static const int64_t rows[] = {1, 2, 3, 4, 5, 8, 11, 12, 13, 16, 31, 200};
     float first[140];
     int done = 0;
     for (int i = 0; i < encoding_count(); i++) {
