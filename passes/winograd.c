@@ -18,6 +18,7 @@
 #include "ir/op.h"
 
 #define NOMINAL 512               /* of a symbol */
+#define MANY_TILES 1e12           /* for costs as good as more */
 #define CACHE_BYTES (1 << 20)     /* of a block: what leaves room for weights in a second-level cache of 2 MB */
 #define MAX_BLOCK_BYTES (8 << 20) /* a worker's memory for a block */
 #define MAX_BLOCK_TILES 14        /* register tiles of a block */
@@ -51,7 +52,8 @@ bool winograd_fits(const struct ir_op *op)
 int64_t winograd_tiles(struct ir_module *m, const struct ir_op *conv, int size)
 {
     size_t n = dim_sym_count(m->dims);
-    int64_t *syms = ARENA_ARRAY(&m->arena, int64_t, n + 1), tiles = 1;
+    int64_t *syms = ARENA_ARRAY(&m->arena, int64_t, n + 1);
+    double tiles = 1;
     for (size_t i = 0; i < n; i++) {
         const struct dim *s = dim_sym_at(m->dims, i);
         syms[i] = s->lo > NOMINAL ? s->lo : s->hi < NOMINAL ? s->hi : NOMINAL;
@@ -60,9 +62,10 @@ int64_t winograd_tiles(struct ir_module *m, const struct ir_op *conv, int size)
     for (int i = 1; i < 3; i++) {
         int64_t v = 1;
         if (!dim_eval(m->dims, out->dims[i], syms, &v) || v < 1) v = 1;
-        tiles *= (v + size - 1) / size;
+        tiles *= (double)((v + size - 1) / size);
     }
-    return dim_is_const(out->dims[0]) ? tiles * out->dims[0]->value : tiles;
+    if (dim_is_const(out->dims[0])) tiles *= (double)out->dims[0]->value;
+    return tiles < MANY_TILES ? (int64_t)tiles : (int64_t)MANY_TILES;
 }
 
 int winograd_panel(int64_t o) { return o > 16 ? 32 : 16; }

@@ -149,6 +149,27 @@ static void test_choice(void **state)
     }
 }
 
+/* Sizes beyond any memory: numbers of tiles stay numbers. */
+static void test_huge(void **state)
+{
+    (void)state;
+    static const char text[] = "model \"t\" { sym h in [3, 268435456]\n const @u: f32[1, 1, 3, 3] = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n"
+        "func @main(%x: f32[268435456, 268435456, 268435456, 1], %z: f32[2, h, 9, 1]) -> "
+        "(y: f32[268435456, 268435454, 268435454, 1], v: f32[2, h - 2, 7, 1]) {\n %u = constant value=@u\n"
+        " %v = conv %z, %u channels_last=1\n %y = conv %x, %u channels_last=1\n return %y, %v\n} }\n";
+    struct diag_sink diag;
+    diag_init(&diag);
+    struct ir_module *m = ir_parse_module(text, sizeof text - 1, "t.ir", NULL, 0, &diag);
+    assert_non_null(m);
+    struct ir_op *op = m->funcs.v[0]->body->first->next;
+    assert_int_equal(winograd_tiles(m, op, 4), 2 * 128 * 2); /* 510 x 7 outputs: h is worth 512 */
+    assert_true(winograd_tiles(m, op->next, 2) > 1000000000);
+    m->winograd = -1;
+    assert_true(pass_winograd(m, &diag));
+    ir_module_destroy(m);
+    diag_deinit(&diag);
+}
+
 /* The errors that the report states: of direct sums some units in the last place, of tiles a few times that. */
 static void test_error(void **state)
 {
@@ -167,7 +188,7 @@ static void test_error(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_transforms), cmocka_unit_test(test_kernels), cmocka_unit_test(test_choice),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_transforms), cmocka_unit_test(test_kernels), cmocka_unit_test(test_choice), cmocka_unit_test(test_huge),
                                        cmocka_unit_test(test_error)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
