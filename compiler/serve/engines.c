@@ -43,17 +43,21 @@ static int bind_unix(const char *path, int type)
     return -1;
 }
 
+bool engines_open_socket(struct front *f, struct front_engine *e)
+{
+    if (e->fd > 0) return true; /* of the engine that had this place before */
+    snprintf(e->socket_path, sizeof e->socket_path, "%s/%u", f->folder, (unsigned)(e - f->engines));
+    e->fd = bind_unix(e->socket_path, SOCK_STREAM);
+    return e->fd >= 0;
+}
+
 static bool open_sockets(struct front *f)
 {
     snprintf(f->notify_path, sizeof f->notify_path, "%s/notify", f->folder);
     f->notify_fd = bind_unix(f->notify_path, SOCK_DGRAM);
     if (f->notify_fd < 0) return false;
-    for (uint32_t i = 0; i < f->n_engines; i++) {
-        struct front_engine *e = &f->engines[i];
-        snprintf(e->socket_path, sizeof e->socket_path, "%s/%u", f->folder, i);
-        e->fd = bind_unix(e->socket_path, SOCK_STREAM);
-        if (e->fd < 0) return false;
-    }
+    for (uint32_t i = 0; i < f->n_engines; i++)
+        if (!engines_open_socket(f, &f->engines[i])) return false;
     return true;
 }
 
@@ -126,7 +130,7 @@ static void start(struct front *f, struct front_engine *e)
         relay_refuse(e, true, 0, "its process cannot be started");
         return;
     }
-    e->state = ENGINE_RUNNING, e->ready = e->retire = false;
+    e->state = ENGINE_RUNNING, e->ready = false, e->retire = e->gone;
     e->used = serve_clock();
     e->n_starts++;
     fprintf(stderr, "%s: process %ld starts\n", e->name, (long)e->pid);
@@ -152,7 +156,7 @@ static void measure(struct front_engine *e)
 }
 
 /* What an engine takes: its file, whose weights it reads, or what was seen of it. */
-static uint64_t takes(const struct front_engine *e) { return e->bytes > e->file_bytes ? e->bytes : e->file_bytes; }
+static uint64_t takes(const struct front_engine *e) { return e->bytes > e->file.bytes ? e->bytes : e->file.bytes; }
 
 /* The one that was used longest ago, of those that run and are (not) busy. */
 static struct front_engine *least_used(struct front *f, bool busy)

@@ -2,8 +2,9 @@
 /*
  * `infc serve`: one process in front of many engines, each a process of its own.
  *
- *   cmd_serve   options, the list of engines      relay   a request to its engine, the reply back
- *   engines     processes: started, stopped       own     what is answered here
+ *   cmd_serve   options                           relay   a request to its engine, the reply back
+ *   list        which engines there are           own     what is answered here
+ *   engines     processes: started, stopped
  *
  * The front process makes every engine's listening socket, in a folder that only its user can enter,
  * and passes it on as systemd would. So a request can be sent at once, whether the engine runs, starts
@@ -16,6 +17,7 @@
 
 #include <sys/types.h>
 
+#include "ir/support/diag.h"
 #include "runtime/serve/server.h"
 
 enum { MAX_ENGINES = 256, MAX_TRIES = 2 /* a request that its engine died of is asked so often */ };
@@ -25,12 +27,20 @@ struct relay;
 
 enum engine_state { ENGINE_STOPPED, ENGINE_RUNNING, ENGINE_STOPPING };
 
+/* A file that is another one, or was written again, differs in one of these. */
+struct file_id {
+    uint64_t device, inode, bytes;
+    int64_t seconds, nanoseconds;
+};
+
 struct front_engine {
+    struct arena strings; /* name, path, argv */
     char *name, *path;
     char **argv; /* NULL-terminated */
     char socket_path[108];
     int fd; /* listens */
-    uint64_t file_bytes;
+    struct file_id file;
+    bool gone; /* from the list: it ends with its last request, and its place is free */
     /* the process */
     pid_t pid;
     enum engine_state state;
@@ -51,6 +61,7 @@ struct front {
     struct server s; /* first: handlers get this */
     struct front_engine *engines;
     uint32_t n_engines;
+    const char *from, *engine_args, *usual_name; /* of the command line: folder or file; or NULL */
     struct front_engine *usual; /* of requests that name no model; or NULL */
     uint64_t memory;            /* bytes of all engines; 0: any */
     double idle_s, wait_s;      /* 0: engines are never idle for too long */
@@ -60,6 +71,16 @@ struct front {
     struct event *child, *tick, *notify, *soon;
 };
 
+/* ---- list.c ---- */
+
+/*
+ * Reads the list, at first or again. Again: what is still there goes on, what changed in file or options is started anew when its
+ * requests are answered, what is gone gets no more of them. False: the diagnostics say why, and nothing has changed.
+ * Costs an execution of `FILE --help` for each file that was not there before.
+ */
+bool list_read(struct front *f, struct diag_sink *diag);
+void list_free(struct front *f);
+
 /* ---- engines.c ---- */
 
 /* Folder and sockets. False: said. */
@@ -68,6 +89,8 @@ bool engines_open(struct front *f);
 bool engines_watch(struct front *f);
 /* Before the event loop goes. */
 void engines_unwatch(struct front *f);
+/* The socket of one that came later. */
+bool engines_open_socket(struct front *f, struct front_engine *e);
 /* Stops all and waits for them. */
 void engines_close(struct front *f);
 /* Starts and stops what the requests that wait want, and sends what can be sent. */

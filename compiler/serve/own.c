@@ -34,7 +34,8 @@ static void own_models(struct server *s, struct http_conn *c)
     json_open(j, NULL, '{');
     json_string(j, "object", "list");
     json_open(j, "data", '[');
-    for (uint32_t i = 0; i < f->n_engines; i++) json_engine(j, f, &f->engines[i]);
+    for (uint32_t i = 0; i < f->n_engines; i++)
+        if (!f->engines[i].gone) json_engine(j, f, &f->engines[i]);
     json_close(j, ']');
     json_close(j, '}');
     server_reply_json(c, 200);
@@ -109,6 +110,7 @@ void front_metrics(struct server *s, FILE *out)
         fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", rows[k].name, rows[k].help, rows[k].name, rows[k].type);
         for (uint32_t i = 0; i < f->n_engines; i++) {
             const struct front_engine *e = &f->engines[i];
+            if (e->gone) continue;
             const uint64_t values[] = {e->state == ENGINE_RUNNING && e->ready, e->n_starts, e->n_crashes, e->n_requests,
                                        e->n_sent, e->n_held, e->state == ENGINE_STOPPED ? 0 : e->bytes};
             fprintf(out, "%s{model_name=\"%s\"} %llu\n", rows[k].name, e->name, (unsigned long long)values[k]);

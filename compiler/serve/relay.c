@@ -288,7 +288,7 @@ void relay_send_held(struct front *f, struct front_engine *e)
 struct front_engine *front_find(struct front *f, const char *name, size_t n)
 {
     for (uint32_t i = 0; i < f->n_engines; i++)
-        if (strlen(f->engines[i].name) == n && !memcmp(f->engines[i].name, name, n)) return &f->engines[i];
+        if (!f->engines[i].gone && strlen(f->engines[i].name) == n && !memcmp(f->engines[i].name, name, n)) return &f->engines[i];
     return NULL;
 }
 
@@ -328,8 +328,9 @@ static struct http_span named_by_target(const struct http_head *h)
 static void list_models(struct front *f, char *out, size_t cap)
 {
     size_t n = 0;
+    out[0] = 0;
     for (uint32_t i = 0; i < f->n_engines && n < cap; i++)
-        n += (size_t)snprintf(out + n, cap - n, "%s%s", i ? ", " : "", f->engines[i].name);
+        if (!f->engines[i].gone) n += (size_t)snprintf(out + n, cap - n, "%s%s", n ? ", " : "", f->engines[i].name);
 }
 
 /* NULL: replied. */

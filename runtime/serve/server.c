@@ -223,8 +223,10 @@ static void on_stop(evutil_socket_t fd, short what, void *arg)
 
 static void on_reload(evutil_socket_t fd, short what, void *arg)
 {
+    struct server *s = arg;
     (void)fd, (void)what;
-    keys_load(arg);
+    keys_load(s);
+    if (s->reload && !s->draining) s->reload(s);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)

@@ -84,6 +84,7 @@ struct server {
     int wake_fd;
     void (*on_wake)(struct server *s); /* takes all that is done */
     void (*drain)(struct server *s);   /* no job is accepted from now on */
+    void (*reload)(struct server *s);  /* on SIGHUP, when keys were read; or NULL */
     int (*opened)(struct server *s); /* in place of listeners, when the loop is there; or NULL */
     void *replay;                    /* its */
     void (*more_metrics)(struct server *s, FILE *out); /* or NULL */

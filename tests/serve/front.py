@@ -268,6 +268,72 @@ def another_front_takes_over():
     os.kill(new, signal.SIGTERM)
 
 
+class Reread:
+    """SIGHUP, and what the front process says then."""
+
+    def __init__(self, front):
+        self.front = front
+
+    def __call__(self, pattern):
+        at = len(self.front.text())
+        self.front.process.send_signal(signal.SIGHUP)
+        return self.front.wait_log(pattern, at)
+
+
+@test
+def the_folder_is_read_again():
+    shutil.rmtree("grows", ignore_errors=True)
+    os.makedirs("grows")
+    shutil.copy(TEXT, "grows/a")
+    f = Front("grows", name="front-grows")
+    reread = Reread(f)
+    assert f.post("/v1/completions", BODY)["choices"][0]["text"] == RIGHT  # the only one needs no name
+    pid = f.pid("a")
+    shutil.copy(TEXT, "grows/b")
+    assert reread("1 new, 0 changed, 0 gone") and f.states() == {"a": "running", "b": "stopped"}
+    assert answer(f, "b") == RIGHT and f.post("/v1/completions", BODY, 400)["error"]["param"] == "model"
+    assert answer(f, "a") == RIGHT and f.pid("a") == pid  # it went on
+    # one that goes answers what it has, and gets nothing more
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        got = [pool.submit(answer, f, "a", max_tokens=400) for _ in range(4)]
+        while f.metrics()["infc_engine_requests_running"] < 4 and not got[0].done():
+            time.sleep(0.002)
+        os.remove("grows/a")
+        assert reread("0 new, 0 changed, 1 gone")
+        assert f.post("/v1/completions", {**BODY, "model": "a"}, 404)
+        assert {x.result() for x in got} == {LONG}
+    f.wait_log("a: the process ended")
+    assert f.states() == {"b": "running"} and not os.path.exists(f"/proc/{pid}")
+    # another file by its name: the new one answers the next request, its place was free
+    shutil.copy(TEXT, "grows/next")
+    os.rename("grows/next", "grows/b")
+    shutil.copy(TEXT, "grows/c")
+    old = f.pid("b")
+    assert reread("1 new, 1 changed, 0 gone")
+    assert answer(f, "b") == RIGHT and f.pid("b") != old and answer(f, "c") == RIGHT
+    assert reread("0 new, 0 changed, 0 gone")
+    # a list with nothing in it is none
+    for name in ("b", "c"):
+        os.rename("grows/" + name, name + ".away")
+    assert reread("stays as it was") and answer(f, "b") == RIGHT
+    assert f.stop() == 0
+
+
+@test
+def options_of_a_list_are_read_again():
+    conf = listing("changes.conf", "a = engines/a --ctx 256")
+    f = Front(conf, name="front-changes")
+    reread = Reread(f)
+    assert f.get("/props?model=a")["default_generation_settings"]["n_ctx"] == 256
+    listing(conf, "a = engines/a --ctx 128")
+    assert reread("0 new, 1 changed, 0 gone")
+    assert f.get("/props?model=a")["default_generation_settings"]["n_ctx"] == 128
+    listing(conf, "a = engines/a --ctx 64", "b = engines/none")
+    assert reread("stays as it was") and "changes.conf:2" in f.text()
+    assert f.get("/props?model=a")["default_generation_settings"]["n_ctx"] == 128
+    assert f.stop() == 0
+
+
 @test
 def bad_lists_are_refused():
     for line, word in (("a engines/a", "expected NAME = FILE"), ("a = engines/none", "no engine with a server"), ('"a b" = engines/a', "no name for a model"),
