@@ -54,7 +54,6 @@ static bool take_options(const struct options *o, struct front *f, struct diag_s
     s->key_path = option_value(o, OPT_API_KEYS, NULL);
     s->log_path = option_value(o, OPT_LOG, NULL);
     s->model_name = "infc serve";
-    s->requests_only = true;
     /* engines bound bodies, too, and keep streams alive */
     s->http = (struct http_options){.max_body = MAX_BODY, .ping_s = 1e9};
     return true;
@@ -92,6 +91,7 @@ static int run(struct front *f)
     f->s.on_wake = on_wake, f->s.drain = on_drain, f->s.reload = on_reload, f->s.more_metrics = front_metrics;
     f->s.wake_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
     if (f->s.wake_fd >= 0 && engines_open(f)) code = server_run(&f->s);
+    else keys_unmap(&f->s);
     engines_close(f);
     if (f->s.wake_fd >= 0) close(f->s.wake_fd);
     return code;

@@ -55,7 +55,10 @@ static bool open_sockets(struct front *f)
 {
     snprintf(f->notify_path, sizeof f->notify_path, "%s/notify", f->folder);
     f->notify_fd = bind_unix(f->notify_path, SOCK_DGRAM);
-    if (f->notify_fd < 0) return false;
+    int fd = keys_share(&f->s);
+    f->accounts_fd = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
+    if (fd >= 0) close(fd);
+    if (f->notify_fd < 0 || f->accounts_fd < 0) return false;
     for (uint32_t i = 0; i < f->n_engines; i++)
         if (!engines_open_socket(f, &f->engines[i])) return false;
     return true;
@@ -84,17 +87,18 @@ static bool is_var(const char *entry, const char *name)
 
 static char **make_env(char *notify)
 {
-    static char fds[] = "LISTEN_FDS=1";
-    static const char *const ours[] = {"LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", SERVE_SWAP};
+    static char fds[] = "LISTEN_FDS=1", accounts[] = SERVE_ACCOUNTS "=60";
+    static const char *const ours[] = {"LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", SERVE_SWAP, SERVE_ACCOUNTS};
+    _Static_assert(SERVE_ACCOUNTS_FD == 60, "the text above");
     size_t n = 0, k = 0;
     while (environ[n]) n++;
-    char **env = malloc((n + 3) * sizeof *env);
+    char **env = malloc((n + 4) * sizeof *env);
     for (size_t i = 0; env && i < n; i++) {
         bool drop = false;
         for (size_t v = 0; v < sizeof ours / sizeof *ours; v++) drop = drop || is_var(environ[i], ours[v]);
         if (!drop) env[k++] = environ[i];
     }
-    if (env) env[k++] = fds, env[k++] = notify, env[k] = NULL;
+    if (env) env[k++] = fds, env[k++] = notify, env[k++] = accounts, env[k] = NULL;
     return env;
 }
 
@@ -102,12 +106,12 @@ static char **make_env(char *notify)
  * The child runs in our memory until it has become the engine: system calls only. LISTEN_PID is left out, as it is not known
  * before. An engine whose front process is gone ends.
  */
-static pid_t become(const struct front_engine *e, char *const *env, pid_t front)
+static pid_t become(const struct front_engine *e, int accounts, char *const *env, pid_t front)
 {
     pid_t pid = vfork();
     if (pid) return pid;
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != front || dup2(e->fd, 3) < 0) _exit(127);
+    if (getppid() != front || dup2(e->fd, 3) < 0 || dup2(accounts, SERVE_ACCOUNTS_FD) < 0) _exit(127);
     execve(e->path, e->argv, env);
     _exit(127);
 }
@@ -117,7 +121,7 @@ static pid_t launch(const struct front *f, const struct front_engine *e)
     char notify[128];
     snprintf(notify, sizeof notify, "NOTIFY_SOCKET=%s", f->notify_path);
     char **env = make_env(notify);
-    pid_t pid = env ? become(e, env, getpid()) : -1;
+    pid_t pid = env ? become(e, f->accounts_fd, env, getpid()) : -1;
     free(env);
     return pid;
 }
@@ -354,6 +358,7 @@ void engines_close(struct front *f)
         unlink(f->engines[i].socket_path);
     }
     if (f->notify_fd > 0) close(f->notify_fd);
+    if (f->accounts_fd > 0) close(f->accounts_fd);
     unlink(f->notify_path);
     rmdir(f->folder);
 }

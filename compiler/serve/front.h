@@ -67,7 +67,7 @@ struct front {
     double idle_s, wait_s;      /* 0: engines are never idle for too long */
     char folder[64];
     char notify_path[108];
-    int notify_fd;
+    int notify_fd, accounts_fd;
     struct event *child, *tick, *notify, *soon;
 };
 

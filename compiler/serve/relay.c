@@ -230,7 +230,7 @@ static bool passes(const struct front *f, struct http_span name)
 {
     static const char *const ours[] = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect", "te", "upgrade",
                                        "trailer", "proxy-authorization", "proxy-connection", "host", "x-request-id", "x-forwarded-for",
-                                       "origin", NULL};
+                                       "origin", "x-infc-account", NULL};
     for (int i = 0; ours[i]; i++)
         if (http_is_word(name, ours[i])) return false;
     /* the keys are this process's */
@@ -248,6 +248,7 @@ static void write_request(struct relay *r)
         if (passes(r->f, h->fields[i].name))
             evbuffer_add_printf(out, "%.*s: %.*s\r\n", (int)h->fields[i].name.n, h->fields[i].name.p, (int)h->fields[i].value.n,
                                 h->fields[i].value.p);
+    if (r->c->payer.account) evbuffer_add_printf(out, "X-Infc-Account: %u\r\n", r->c->payer.account);
     if (r->c->n_body || http_is(h->method, "POST")) evbuffer_add_printf(out, "Content-Length: %zu\r\n", r->c->n_body);
     evbuffer_add(out, "\r\n", 2);
     evbuffer_add(out, r->c->body, r->c->n_body);

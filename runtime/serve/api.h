@@ -119,7 +119,7 @@ struct api_call {
     struct api_choice *choices;
     uint32_t n_prompts, n_choices, n_live;
     char id[48];
-    uint64_t key[2]; /* hash of the API key */
+    struct serve_payer payer;
     int64_t created;
     bool streaming, failed;
     double began;

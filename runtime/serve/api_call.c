@@ -61,7 +61,7 @@ struct api_call *api_begin(struct server *s, struct http_conn *c, const struct a
         return NULL;
     }
     a->s = s, a->c = c, a->kind = kind;
-    memcpy(a->key, c->key, sizeof a->key);
+    a->payer = c->payer;
     a->began = serve_clock();
     a->created = (int64_t)time(NULL);
     if (api_read_body(s, c, &a->arena, &body)) {
@@ -360,7 +360,7 @@ static void count(struct api_call *a)
     double now = serve_clock();
     uint64_t prompt, cached, answer;
     api_usage(a, &prompt, &cached, &answer);
-    keys_charge(a->s, a->key, prompt + answer);
+    keys_charge(a->s, &a->payer, prompt + answer);
     m->prompt_tokens_sum += prompt, m->cached_tokens_sum += cached, m->answer_tokens_sum += answer;
     histogram_add(&m->e2e, now - a->began);
     for (uint32_t i = 0; i < a->n_choices; i++) {

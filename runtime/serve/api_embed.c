@@ -78,7 +78,7 @@ static void reply(struct embed_call *e)
     json_close(j, '}');
     json_close(j, '}');
     s->metrics.prompt_tokens_sum += tokens;
-    keys_charge(s, e->c->key, tokens);
+    keys_charge(s, &e->c->payer, tokens);
     server_reply_json(e->c, 200);
 }
 

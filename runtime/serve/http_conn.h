@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 
 #include "runtime/serve/http_parse.h"
+#include "runtime/serve/keys.h"
 
 struct event_base;
 struct event;
@@ -34,7 +35,7 @@ struct http_conn {
     char extra[768]; /* header lines for the reply, each with CR LF */
     /* the handler's */
     void *call;
-    uint64_t key[2];          /* hash of the API key */
+    struct serve_payer payer; /* whose limits it counts for */
     uint32_t n_prompt_tokens; /* of a prompt that is too long; 0: none */
     void (*on_abort)(struct http_conn *c); /* the peer is gone: nobody answers any more */
     void (*on_idle)(struct http_conn *c);  /* no byte was sent for ping_s; or NULL */

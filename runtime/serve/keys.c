@@ -4,8 +4,12 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/serve/server.h"
 #include "runtime/xxh64.h"
@@ -56,11 +60,11 @@ static bool take_line(struct server *s, char *line, struct serve_key *k, bool *u
     *k = (struct serve_key){.filled = serve_clock()};
     hash_key(s, word, strlen(word), k->hash);
     while ((word = strtok_r(NULL, " \t\r\n", &rest)))
-        if (!take_limit(k, word) || (s->o.requests_only && (k->tpm > 0 || k->budget > 0))) return false;
+        if (!take_limit(k, word)) return false;
     k->requests = k->rpm, k->tokens = k->tpm;
     const struct serve_key *old = find(s, k->hash);
     if (old) { /* what it has used stays, whatever the limits are now */
-        k->used = old->used, k->filled = old->filled;
+        k->used = old->used, k->filled = old->filled, k->account = old->account, k->counted = old->counted;
         k->requests = fmin(k->rpm, old->rpm > 0 ? old->requests : k->rpm);
         k->tokens = fmin(k->tpm, old->tpm > 0 ? old->tokens : k->tpm);
     }
@@ -81,9 +85,22 @@ static int read_keys(struct server *s, FILE *f, struct serve_key *keys, uint32_t
     if (line) explicit_bzero(line, cap);
     free(line);
     if (!ok)
-        return cli_usage("--api-key-file: '%s', line %u: behind a key %s", s->o.key_path, number,
-                         s->o.requests_only ? "is rpm=N; limits in tokens are the engines'" : "are rpm=N, tpm=N, budget=N");
+        return cli_usage("--api-key-file: '%s', line %u: behind a key are rpm=N, tpm=N, budget=N", s->o.key_path, number);
     return *n ? INFR_OK : cli_usage("--api-key-file: '%s' has no key", s->o.key_path);
+}
+
+/* Accounts for those that have none. */
+static int open_accounts(struct server *s, struct serve_key *keys, uint32_t n)
+{
+    uint32_t next = s->n_accounts;
+    for (uint32_t i = 0; s->shares && i < n; i++) {
+        if (keys[i].account) continue;
+        if (++next == MAX_ACCOUNTS)
+            return cli_usage("--api-key-file: '%s': more than %d keys since the server started; start it again", s->o.key_path, MAX_ACCOUNTS - 1);
+        keys[i].account = next;
+    }
+    s->n_accounts = next;
+    return INFR_OK;
 }
 
 int keys_load(struct server *s)
@@ -98,6 +115,7 @@ int keys_load(struct server *s)
     struct serve_key *keys = calloc(MAX_KEYS, sizeof *keys);
     int code = keys ? read_keys(s, f, keys, &n) : INFR_ENVIRONMENT;
     fclose(f);
+    if (!code) code = open_accounts(s, keys, n);
     if (code) {
         free(keys);
         return code;
@@ -109,9 +127,20 @@ int keys_load(struct server *s)
 
 /* ---- requests ---- */
 
+/* What a front process says of a request. */
+static void take_account(const struct server *s, struct http_conn *c)
+{
+    const struct http_span *v = s->accounts && !s->shares && c->local ? http_find(&c->head, "x-infc-account") : NULL;
+    uint32_t n = 0;
+    for (size_t i = 0; v && i < v->n && v->p[i] >= '0' && v->p[i] <= '9' && n < MAX_ACCOUNTS; i++) n = 10 * n + (uint32_t)(v->p[i] - '0');
+    c->payer.account = n < MAX_ACCOUNTS ? n : 0;
+}
+
 /* "Authorization: Bearer KEY" or "x-api-key: KEY" */
 bool keys_authorize(struct server *s, struct http_conn *c)
 {
+    c->payer = (struct serve_payer){0};
+    take_account(s, c);
     if (!s->o.key_path) return true;
     const struct http_span *v = http_find(&c->head, "authorization");
     struct http_span key = {"", 0};
@@ -120,8 +149,10 @@ bool keys_authorize(struct server *s, struct http_conn *c)
     else if (!v && (v = http_find(&c->head, "x-api-key")))
         key = *v;
     if (key.n && key.n <= 400) {
-        hash_key(s, key.p, key.n, c->key);
-        if (find(s, c->key)) return true;
+        hash_key(s, key.p, key.n, c->payer.hash);
+        const struct serve_key *k = find(s, c->payer.hash);
+        if (k && s->shares) c->payer.account = k->account;
+        if (k) return true;
     }
     s->metrics.auth_refused++;
     http_header(c, "WWW-Authenticate: Bearer");
@@ -129,12 +160,22 @@ bool keys_authorize(struct server *s, struct http_conn *c)
     return false;
 }
 
-static void fill(struct serve_key *k)
+static void spend(struct serve_key *k, uint64_t tokens)
+{
+    k->tokens -= (double)tokens;
+    k->used += (double)tokens;
+}
+
+static void fill(const struct server *s, struct serve_key *k)
 {
     double now = serve_clock(), minutes = (now - k->filled) / 60;
     k->filled = now;
     k->requests = fmin(k->rpm, k->requests + minutes * k->rpm);
     k->tokens = fmin(k->tpm, k->tokens + minutes * k->tpm);
+    if (!k->account) return;
+    uint64_t n = atomic_load_explicit(&s->accounts[k->account], memory_order_relaxed);
+    spend(k, n - k->counted);
+    k->counted = n;
 }
 
 static void wait_for(struct http_conn *c, double missing, double per_minute)
@@ -145,9 +186,9 @@ static void wait_for(struct http_conn *c, double missing, double per_minute)
 
 bool keys_admit(struct server *s, struct http_conn *c)
 {
-    struct serve_key *k = s->o.key_path ? find(s, c->key) : NULL;
+    struct serve_key *k = s->o.key_path ? find(s, c->payer.hash) : NULL;
     if (!k) return true;
-    fill(k);
+    fill(s, k);
     if (k->rpm > 0) {
         http_header(c, "x-ratelimit-limit-requests: %.0f", k->rpm);
         http_header(c, "x-ratelimit-remaining-requests: %.0f", floor(fmax(k->requests - 1, 0)));
@@ -172,11 +213,48 @@ bool keys_admit(struct server *s, struct http_conn *c)
     return false;
 }
 
-void keys_charge(struct server *s, const uint64_t hash[2], uint64_t tokens)
+void keys_charge(struct server *s, const struct serve_payer *payer, uint64_t tokens)
 {
-    struct serve_key *k = s->o.key_path ? find(s, hash) : NULL;
+    struct serve_key *k = s->o.key_path ? find(s, payer->hash) : NULL;
+    if (payer->account && s->accounts) atomic_fetch_add_explicit(&s->accounts[payer->account], tokens, memory_order_relaxed);
     if (!k) return;
-    fill(k);
-    k->tokens -= (double)tokens;
-    k->used += (double)tokens;
+    fill(s, k);
+    spend(k, tokens);
+}
+
+/* ---- accounts ---- */
+
+enum { ACCOUNT_BYTES = MAX_ACCOUNTS * sizeof(uint64_t) };
+
+static bool map(struct server *s, int fd)
+{
+    void *p = mmap(NULL, ACCOUNT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    s->accounts = p == MAP_FAILED ? NULL : p;
+    return s->accounts;
+}
+
+int keys_share(struct server *s)
+{
+    int fd = memfd_create("accounts", MFD_CLOEXEC);
+    s->shares = true;
+    if (fd >= 0 && !ftruncate(fd, ACCOUNT_BYTES) && map(s, fd)) return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+int keys_inherit(struct server *s)
+{
+    const char *text = s->shares ? NULL : getenv(SERVE_ACCOUNTS);
+    struct stat info;
+    if (!text) return INFR_OK;
+    int fd = atoi(text);
+    if (fd > 2 && !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size == ACCOUNT_BYTES && map(s, fd)) return INFR_OK;
+    cli_usage(SERVE_ACCOUNTS "=%s: there are no accounts", text);
+    return INFR_ENVIRONMENT;
+}
+
+void keys_unmap(struct server *s)
+{
+    if (s->accounts) munmap((void *)(uintptr_t)s->accounts, ACCOUNT_BYTES);
+    s->accounts = NULL;
 }

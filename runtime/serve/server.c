@@ -283,7 +283,8 @@ static int begin(struct server *s)
     if (!s->wake || !s->tick || event_add(s->wake, NULL) || event_add(s->tick, &second) ||
         !http_server_init(&s->http) || !watch_signals(s))
         return cli_usage("no memory for the server"), INFR_ENVIRONMENT;
-    int code = keys_load(s);
+    int code = keys_inherit(s);
+    if (!code) code = keys_load(s);
     if (!code) code = open_log(s);
     if (!code && s->opened) return s->opened(s);
     if (!code) code = server_listen(s);
@@ -310,6 +311,7 @@ static void finish(struct server *s)
     if (s->json.f) fclose(s->json.f);
     free(s->json_text);
     free(s->keys);
+    keys_unmap(s);
     if (s->log && s->log != stderr) fclose(s->log);
 }
 

@@ -35,7 +35,6 @@ struct server_options {
     const char *key_path;   /* API keys, one a line; NULL: none are asked for */
     bool any_model; /* or anything */
     bool receipts;  /* every answer has one */
-    bool requests_only; /* keys have no limits in tokens: this process does not count them */
     const char *const *disabled; /* paths */
     size_t n_disabled;
     const char *const *origins; /* of pages that may ask */
@@ -101,7 +100,9 @@ struct server {
     struct metrics metrics;
     FILE *log;
     struct serve_key *keys;
-    uint32_t n_keys;
+    uint32_t n_keys, n_accounts;
+    _Atomic uint64_t *accounts; /* NULL: none */
+    bool shares;                /* they are this process's, and others add to them */
     uint64_t key_salt, ids, calls; /* calls: that have not ended */
     time_t started;
     char fingerprint[24]; /* "b" and a hash of the engine */

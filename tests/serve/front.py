@@ -50,6 +50,18 @@ class Front(Server):
         raise AssertionError(f"{model} is not {state}: {self.states()}")
 
 
+class Reread:
+    """SIGHUP, and what the front process says then."""
+
+    def __init__(self, front):
+        self.front = front
+
+    def __call__(self, pattern):
+        at = len(self.front.text())
+        self.front.process.send_signal(signal.SIGHUP)
+        return self.front.wait_log(pattern, at)
+
+
 def listing(name, *lines):
     with open(name, "w") as f:
         f.write("\n".join(lines) + "\n")
@@ -207,9 +219,57 @@ def keys_are_asked_for():
         for status in want:
             assert f.request("POST", "/v1/completions", {**BODY, "model": "a"}, {"Authorization": "Bearer " + key})[0] == status
     assert f.stop() == 0
-    listing("front-keys", "secret tpm=5")
+    listing("front-keys", "secret tps=5")
     refused = subprocess.run([INFC, "serve", "engines", "--api-key-file", "front-keys"], capture_output=True, text=True)
-    assert refused.returncode == 2 and "limits in tokens" in refused.stderr, refused
+    assert refused.returncode == 2 and "behind a key are" in refused.stderr, refused
+
+
+@test
+def keys_have_tokens_and_budgets():
+    """What replies say in `usage` is what is counted, whichever engine it was, and reading the keys again forgets nothing."""
+    listing("front-keys", "free")
+    f = Front("engines", "--api-key-file", "front-keys", name="front-tokens")
+    reread = Reread(f)
+
+    def ask(key, model="a", **more):
+        status, h, text = f.request("POST", "/v1/completions", {**BODY, "model": model, **more}, {"Authorization": "Bearer " + key, "X-Infc-Account": "1"})
+        return status, h, text.decode()
+
+    cost = json.loads(ask("free")[2])["usage"]["total_tokens"]
+    assert json.loads(ask("free", "b")[2])["usage"]["total_tokens"] == cost > 16
+    keys = ("free", f"minute tpm={cost + 1}", f"life budget={3 * cost}", f"stream budget={cost}", f"left budget={cost}")
+    listing("front-keys", *keys)
+    assert reread("0 new")
+    # tokens a minute: after one answer there is about one token left, after two there is none
+    status, h, _ = ask("minute")
+    assert status == 200 and h["x-ratelimit-limit-tokens"] == h["x-ratelimit-remaining-tokens"] == str(cost + 1)
+    status, h, _ = ask("minute", "b")
+    assert status == 200 and 1 <= int(h["x-ratelimit-remaining-tokens"]) <= cost // 2, h
+    status, h, text = ask("minute")
+    assert status == 429 and "tokens a minute" in text and 1 <= int(h["retry-after"]) <= 60, (status, h)
+    # a budget is of all engines together, to the token
+    for model in "aba":
+        assert ask("life", model)[0] == 200
+    assert ask("life", "b")[0] == 429 and "budget" in ask("life")[2]
+    assert ask("stream", stream=True)[0] == 200 and ask("stream")[0] == 429
+    # who leaves pays for what was made
+    c = f.connect()
+    body = json.dumps({**BODY, "model": "a", "max_tokens": 400, "stream": True}).encode()
+    c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer left\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    got = b""
+    while got.count(b"data: ") < cost:
+        got += c.recv(65536)
+    c.close()
+    for _ in range(3000):
+        if ask("left", top_p=7)[0] == 429:  # 400, at no cost, until then
+            break
+        time.sleep(0.01)
+    assert ask("left")[0] == 429
+    listing("front-keys", *keys[:2], f"life budget={4 * cost}", "new")
+    assert reread("0 new")
+    assert ask("stream")[0] == 401 and ask("new")[0] == 200
+    assert ask("life")[0] == 200 and ask("life")[0] == 429
+    assert f.stop() == 0
 
 
 @test
@@ -266,18 +326,6 @@ def another_front_takes_over():
     assert f.process.wait(60) == 0
     assert answer(f, "b") == RIGHT
     os.kill(new, signal.SIGTERM)
-
-
-class Reread:
-    """SIGHUP, and what the front process says then."""
-
-    def __init__(self, front):
-        self.front = front
-
-    def __call__(self, pattern):
-        at = len(self.front.text())
-        self.front.process.send_signal(signal.SIGHUP)
-        return self.front.wait_log(pattern, at)
 
 
 @test
