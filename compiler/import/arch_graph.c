@@ -77,6 +77,27 @@ static bool tables(struct arch *a, const struct arch_freqs *f, struct ir_value *
 
 /* ---- embedding and head ---- */
 
+/*
+ * A pair of texts, whose first ends with a separator: rows behind the first separator of their sequence are of type 1, as
+ * transformers' tokenizers say; all others of type 0.
+ */
+static struct ir_value *token_types(struct arch *a)
+{
+    struct ir_builder *b = &a->b;
+    int64_t axis = 1, separator;
+    if (!gguf_get_int(gguf_find(a->g, "tokenizer.ggml.seperator_token_id"), &separator)) { /* so is it spelt */
+        diag_report(a->diag, DIAG_GGUF_METADATA, a->loc, "tokenizer.ggml.seperator_token_id is missing: it divides the texts that are to be ranked");
+        return NULL;
+    }
+    struct ir_value *never = ir_build_scalar_i(b, DT_I32, INT32_MAX);
+    struct ir_value *same = ir_build_binary(b, IR_OP_EQ, vector_as(a, a->seq_of, true), vector_as(a, a->seq_of, false));
+    struct ir_value *is = ir_build_binary(b, IR_OP_EQ, a->tokens, ir_build_scalar_i(b, DT_I32, separator));
+    struct ir_value *at = vector_as(a, ir_build_select(b, is, a->positions, never), false);
+    struct ir_value *first = ir_build_reduce(b, IR_OP_REDUCE_MIN, ir_build_select(b, same, at, never), 1, &axis, false);
+    struct ir_value *second = ir_build_binary(b, IR_OP_LT, first, a->positions);
+    return ir_build_select(b, second, ir_build_scalar_i(b, DT_I32, 1), ir_build_scalar_i(b, DT_I32, 0));
+}
+
 static struct ir_value *embedding(struct arch *a)
 {
     struct ir_builder *b = &a->b;
@@ -88,7 +109,9 @@ static struct ir_value *embedding(struct arch *a)
         const struct gguf_tensor *t = gguf_find_tensor(a->g, "token_types.weight");
         int64_t types[2] = {t->rank > 1 ? t->dims[1] : 1, a->h.width};
         struct ir_value *table = arch_tensor(a, "token_types.weight", 2, types, false);
-        x = ir_build_binary(b, IR_OP_ADD, x, ir_build_gather(b, table, ir_build_scalar_i(b, DT_I32, 0), 0)); /* all are of type 0 */
+        bool pairs = a->h.pooling == INFR_POOLING_RANK && types[0] > 1;
+        struct ir_value *type = pairs ? token_types(a) : ir_build_scalar_i(b, DT_I32, 0); /* one text is all of type 0 */
+        x = type ? ir_build_binary(b, IR_OP_ADD, x, ir_build_gather(b, table, type, 0)) : NULL;
     }
     if (x && a->row->flags & ARCH_POSITIONS) {
         const struct gguf_tensor *t = gguf_find_tensor(a->g, "position_embd.weight");
@@ -97,6 +120,20 @@ static struct ir_value *embedding(struct arch *a)
     }
     if (x && arch_has(a, "token_embd_norm", ".weight")) x = arch_norm(a, "token_embd_norm", x, a->h.width);
     return x;
+}
+
+/* The score of each row, of which the first one's is asked for. A matrix for all rows costs what 1/12 of a layer does. */
+static struct ir_value *scores(struct arch *a, struct ir_value *x)
+{
+    const struct gguf_tensor *t = gguf_find_tensor(a->g, "cls.output.weight");
+    if (!t || (t->rank > 1 && t->dims[1] != 1)) {
+        diag_report_remedy(a->diag, DIAG_GGUF_FEATURE, a->loc, "convert a model that scores with one number",
+                           t ? "cls.output.weight has several labels" : "pooling_type is rank, but there is no cls.output.weight");
+        return NULL;
+    }
+    if (arch_has(a, "cls", ".weight")) x = arch_linear(a, "cls", x, a->h.width);
+    if (x && arch_has(a, "cls", ".weight")) x = ir_build_unary(&a->b, IR_OP_TANH, x);
+    return arch_linear(a, "cls.output", x, 1);
 }
 
 static bool head(struct arch *a, struct ir_value *x)
@@ -108,6 +145,7 @@ static bool head(struct arch *a, struct ir_value *x)
         x = arch_linear(a, arch_has(a, "output", ".weight") ? "output" : "token_embd", x, a->h.vocab);
         x = arch_softcap(a, arch_scaled(a, x, 1 / a->h.logit_div), a->h.logit_softcap);
     }
+    if (encoder && a->h.pooling == INFR_POOLING_RANK) x = scores(a, x);
     if (!x) return false;
     ir_func_set_outputs(a->f, 1, &x, encoder ? &embeddings : &logits);
     return true;

@@ -121,7 +121,7 @@ bool arch_add_text(struct arch *a)
     read_sampling(a, &d);
     d.causal = a->h.causal;
     d.vocab_rows = encoder ? 0 : a->h.vocab;
-    d.embedding_dims = encoder ? a->h.width : 0;
+    d.embedding_dims = !encoder ? 0 : a->h.pooling == INFR_POOLING_RANK ? 1 : a->h.width;
     d.page_tokens = ARCH_PAGE;
     d.ctx_train = a->h.ctx_train;
     d.pooling = a->h.pooling;

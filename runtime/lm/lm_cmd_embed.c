@@ -9,6 +9,7 @@ static int pooling_of(const struct lm_cli *c, const struct lm_model *m, enum inf
 {
     static const char *const names[] = {"none", "mean", "cls", "last", "rank"};
     *out = m->pooling;
+    if (m->pooling == INFR_POOLING_RANK) return cli_usage("the model makes no vectors, it ranks texts: POST /v1/rerank to `serve`");
     for (int i = INFR_POOLING_MEAN; c->pooling && i <= INFR_POOLING_LAST; i++)
         if (!strcmp(c->pooling, names[i])) return *out = (enum infr_text_pooling)i, INFR_OK;
     if (c->pooling) return cli_usage("--pooling: '%s' is not mean, cls or last", c->pooling);

@@ -47,7 +47,7 @@ static int run_chunk(struct lm_embedder *e, uint32_t begin, uint32_t end, uint32
     lm_batch_clear(&e->batch);
     lm_batch_add(&e->batch, &e->seq, begin, end, first < end ? first : end);
     if (pooling == INFR_POOLING_LAST) rows = first < end ? 1 : 0;
-    if (pooling == INFR_POOLING_CLS) rows = begin == 0;
+    if (pooling == INFR_POOLING_CLS || pooling == INFR_POOLING_RANK) rows = begin == 0;
     int code = e->model->forward(e->model, &e->batch, &out, st);
     if (code) return code;
     for (uint32_t r = 0; r < rows; r++)

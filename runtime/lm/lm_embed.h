@@ -19,7 +19,8 @@ struct lm_embedder {
 int lm_embedder_init(struct lm_embedder *e, struct lm_model *model, uint32_t n_ctx, uint32_t chunk,
                      struct infr_status *st);
 void lm_embedder_deinit(struct lm_embedder *e);
-/* The vector of n tokens into out[embedding_dims]. pooling: MEAN, CLS (the first row) or LAST. */
+/* The vector of n tokens into out[embedding_dims]. pooling: MEAN, CLS (the first row), LAST, or RANK: the
+ * first row, which is a score. */
 int lm_embedder_run(struct lm_embedder *e, const uint32_t *ids, uint32_t n,
                     enum infr_text_pooling pooling, bool normalize, float *out,
                     struct infr_status *st);

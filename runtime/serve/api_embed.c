@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* /v1/embeddings */
+/* /v1/embeddings, and what it has in common with /v1/rerank. */
+#include "runtime/serve/api_embed.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/serve/api.h"
-
-enum { MAX_TEXTS = 2048 };
-
-struct embed_call {
-    struct server *s;
-    struct http_conn *c; /* NULL: the peer is gone */
-    struct work_job *jobs;
-    struct work_job **list;
-    float *vectors;
-    uint32_t **ids;
-    uint32_t n, n_live;
-    bool base64, failed;
-};
-
-static void destroy(struct embed_call *e)
+void embed_destroy(struct embed_call *e)
 {
     for (uint32_t i = 0; e->ids && i < e->n; i++) free(e->ids[i]);
     for (uint32_t i = 0; e->jobs && i < e->n; i++) work_job_deinit(&e->jobs[i]);
+    jinja_arena_destroy(e->arena);
     free(e->ids);
     free(e->jobs);
     free(e->list);
@@ -51,13 +39,11 @@ static void reply(struct embed_call *e)
     struct server *s = e->s;
     struct json *j = server_json(s);
     uint32_t dims = s->x.model->embedding_dims;
-    uint64_t tokens = 0;
     json_open(j, NULL, '{');
     json_string(j, "object", "list");
     json_open(j, "data", '[');
     for (uint32_t i = 0; i < e->n; i++) {
         const float *v = e->vectors + (size_t)i * dims;
-        tokens += e->jobs[i].job.n_prompt;
         json_open(j, NULL, '{');
         json_string(j, "object", "embedding");
         json_int(j, "index", i);
@@ -73,12 +59,10 @@ static void reply(struct embed_call *e)
     json_close(j, ']');
     json_string(j, "model", s->o.model_name);
     json_open(j, "usage", '{');
-    json_int(j, "prompt_tokens", (int64_t)tokens);
-    json_int(j, "total_tokens", (int64_t)tokens);
+    json_int(j, "prompt_tokens", (int64_t)e->n_tokens);
+    json_int(j, "total_tokens", (int64_t)e->n_tokens);
     json_close(j, '}');
     json_close(j, '}');
-    s->metrics.prompt_tokens_sum += tokens;
-    keys_charge(s, &e->c->payer, tokens);
     server_reply_json(e->c, 200);
 }
 
@@ -87,6 +71,7 @@ void api_on_vector(struct work_job *job)
     struct embed_call *e = job->user;
     struct server *s = e->s;
     if (!job->ended) return;
+    if (job->job.end == SCHED_DONE) e->n_tokens += job->job.n_prompt;
     if (job->job.end != SCHED_DONE && e->c && !e->failed) {
         struct http_conn *c = e->c;
         e->failed = true, e->c = NULL;
@@ -95,12 +80,14 @@ void api_on_vector(struct work_job *job)
                      job->job.error ? job->job.error : "the request was stopped", c->id);
     }
     if (--e->n_live) return;
+    keys_charge(s, &e->payer, e->n_tokens); /* who has left pays for what was made */
     if (e->c) {
+        s->metrics.prompt_tokens_sum += e->n_tokens;
         e->c->on_abort = NULL;
-        reply(e);
+        e->reply(e);
     }
     s->calls--;
-    destroy(e);
+    embed_destroy(e);
     if (s->draining) server_check_drained(s);
 }
 
@@ -144,7 +131,6 @@ static bool add_ids(struct embed_call *e, const struct jinja_value *x, uint32_t 
 /* Tokens of one input, a string or a list of ids and strings, which is one text then. False: replied. */
 static bool take_input(struct embed_call *e, const struct jinja_value *v, uint32_t at)
 {
-    struct server *s = e->s;
     size_t n = 0;
     if (v->kind == JINJA_STR && v->len && !add_ids(e, v, at, TOK_ENCODE_BOS | TOK_ENCODE_EOS, &n)) return false;
     for (uint32_t i = 0; v->kind == JINJA_LIST && i < v->u.list->count; i++)
@@ -154,19 +140,42 @@ static bool take_input(struct embed_call *e, const struct jinja_value *v, uint32
                      at);
         return false;
     }
+    uint32_t *ids = e->ids[at];
+    e->ids[at] = NULL;
+    return embed_set(e, at, ids, n, "input");
+}
+
+bool embed_set(struct embed_call *e, uint32_t at, uint32_t *ids, size_t n, const char *field)
+{
+    struct server *s = e->s;
+    struct work_job *j = &e->jobs[at];
+    e->ids[at] = ids;
     if (n > s->embedder.n_ctx) {
-        server_error(e->c, 400, "input", "input[%u] is too large: %zu tokens; the model reads %u", at, n,
-                     s->embedder.n_ctx);
+        server_error(e->c, 400, field, "%s[%u] is too large: %zu tokens; the model reads %u", field, at, n, s->embedder.n_ctx);
         return false;
     }
-    struct work_job *j = &e->jobs[at];
     lm_request_desc_init(&j->job.desc);
-    j->job.desc.prompt = e->ids[at], j->job.desc.n_prompt = (uint32_t)n;
+    j->job.desc.prompt = ids, j->job.desc.n_prompt = (uint32_t)n;
     j->vector = e->vectors + (size_t)at * s->x.model->embedding_dims;
-    j->normalize = true, j->pooling = s->o.pooling;
+    j->normalize = s->o.pooling != INFR_POOLING_RANK, j->pooling = s->o.pooling;
     j->user = e;
     e->list[at] = j;
     return true;
+}
+
+bool embed_model(struct embed_call *e, const struct jinja_value *v)
+{
+    if (e->s->o.any_model || api_is(v, e->s->o.model_name)) return true;
+    server_error(e->c, 404, "model", "there is no such model here, there is '%s'", e->s->o.model_name);
+    return false;
+}
+
+bool embed_unknown(struct embed_call *e, const struct jinja_value *key)
+{
+    char name[100];
+    snprintf(name, sizeof name, "%.*s", key->len < 99 ? (int)key->len : 0, key->u.s);
+    server_error(e->c, 400, name, "this server does not support the field '%s'", name);
+    return false;
 }
 
 /* The other fields. False: replied. */
@@ -176,9 +185,7 @@ static bool take_fields(struct embed_call *e, const struct jinja_dict *d)
         const struct jinja_value *key = &d->pairs[i].key, *v = &d->pairs[i].value;
         if (api_is(key, "input") || api_is(key, "user") || v->kind == JINJA_NONE) continue;
         if (api_is(key, "model")) {
-            if (e->s->o.any_model || api_is(v, e->s->o.model_name)) continue;
-            server_error(e->c, 404, "model", "there is no such model here, there is '%s'",
-                         e->s->o.model_name);
+            if (embed_model(e, v)) continue;
         } else if (api_is(key, "encoding_format")) {
             e->base64 = api_is(v, "base64");
             if (e->base64 || api_is(v, "float")) continue;
@@ -187,11 +194,8 @@ static bool take_fields(struct embed_call *e, const struct jinja_dict *d)
             if (v->kind == JINJA_INT && v->u.i == e->s->x.model->embedding_dims) continue;
             server_error(e->c, 400, "dimensions", "dimensions: this model's vectors have %u",
                          e->s->x.model->embedding_dims);
-        } else {
-            char name[100];
-            snprintf(name, sizeof name, "%.*s", key->len < 99 ? (int)key->len : 0, key->u.s);
-            server_error(e->c, 400, name, "this server does not support the field '%s'", name);
-        }
+        } else
+            embed_unknown(e, key);
         return false;
     }
     return true;
@@ -212,7 +216,7 @@ static bool take(struct embed_call *e, const struct jinja_dict *d)
 {
     const struct jinja_value *input = api_field(d, "input");
     const struct jinja_value *items = input;
-    uint32_t n = 1, dims = e->s->x.model->embedding_dims;
+    uint32_t n = 1;
     if (!take_fields(e, d)) return false;
     if (input && input->kind == JINJA_LIST && input->u.list->count && !is_one(input->u.list))
         items = input->u.list->items, n = input->u.list->count;
@@ -221,49 +225,71 @@ static bool take(struct embed_call *e, const struct jinja_dict *d)
                      MAX_TEXTS);
         return false;
     }
-    e->jobs = calloc(n, sizeof *e->jobs);
-    e->list = calloc(n, sizeof(struct work_job *));
-    e->ids = calloc(n, sizeof(uint32_t *));
-    e->vectors = calloc((size_t)n * dims, sizeof *e->vectors);
-    if (!e->jobs || !e->list || !e->ids || !e->vectors) {
-        server_error(e->c, 503, NULL, "no memory for the request");
-        return false;
-    }
-    e->n = e->n_live = n;
+    if (!embed_open(e, n)) return false;
     for (uint32_t i = 0; i < n; i++)
         if (!take_input(e, &items[i], i)) return false;
     return true;
 }
 
-void api_embeddings(struct server *s, struct http_conn *c)
+/* ---- both ---- */
+
+bool embed_open(struct embed_call *e, uint32_t n)
 {
-    struct jinja_arena *arena = NULL;
-    struct jinja_value body;
-    struct embed_call *e;
-    if (!s->embedder.model) {
-        server_error(c, 501, NULL, "this engine's model has no embeddings");
-        return;
+    size_t dims = e->s->x.model->embedding_dims;
+    e->jobs = calloc(n, sizeof *e->jobs);
+    e->list = calloc(n, sizeof(struct work_job *));
+    e->ids = calloc(n, sizeof(uint32_t *));
+    e->vectors = calloc(n * dims, sizeof *e->vectors);
+    if (!e->jobs || !e->list || !e->ids || !e->vectors) {
+        server_error(e->c, 503, NULL, "no memory for the request");
+        return false;
     }
-    if (!api_read_body(s, c, &arena, &body)) return;
-    e = calloc(1, sizeof *e);
-    if (e) e->s = s, e->c = c;
-    else server_error(c, 503, NULL, "no memory for the request");
-    bool ok = e && take(e, body.u.dict);
-    jinja_arena_destroy(arena);
-    if (!ok) {
-        if (e) destroy(e);
-        return;
+    e->n = e->n_live = n;
+    return true;
+}
+
+struct embed_call *embed_begin(struct server *s, struct http_conn *c, bool ranks, struct jinja_value *body)
+{
+    if (!s->embedder.model || ranks != (s->x.model->pooling == INFR_POOLING_RANK)) {
+        server_error(c, 501, NULL, !s->embedder.model ? "this engine's model has no embeddings" : ranks
+                                       ? "this engine's model makes vectors: /v1/embeddings" : "this engine's model ranks texts: /v1/rerank");
+        return NULL;
     }
+    struct embed_call *e = calloc(1, sizeof *e);
+    if (!e) {
+        server_error(c, 503, NULL, "no memory for the request");
+        return NULL;
+    }
+    e->s = s, e->c = c, e->payer = c->payer;
+    if (api_read_body(s, c, &e->arena, body)) return e;
+    embed_destroy(e);
+    return NULL;
+}
+
+void embed_submit(struct embed_call *e)
+{
+    struct server *s = e->s;
+    struct http_conn *c = e->c;
     enum sched_verdict v = worker_submit(s->worker, e->list, e->n);
     if (v == SCHED_ACCEPTED) {
         s->calls++;
         c->call = e, c->on_abort = on_abort;
         return;
     }
-    destroy(e);
+    embed_destroy(e);
     http_header(c, "Retry-After: 1");
     if (v == SCHED_FULL) s->metrics.busy_refused++;
     server_error(c, v == SCHED_FULL ? 429 : 503, NULL, "%s",
                  v == SCHED_FULL ? "too many requests are waiting: try again later"
                                  : "the server is shutting down");
+}
+
+void api_embeddings(struct server *s, struct http_conn *c)
+{
+    struct jinja_value body;
+    struct embed_call *e = embed_begin(s, c, false, &body);
+    if (!e) return;
+    e->reply = reply;
+    if (take(e, body.u.dict)) embed_submit(e);
+    else embed_destroy(e);
 }

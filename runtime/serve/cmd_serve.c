@@ -57,8 +57,9 @@ static int open_vectors(struct server *s)
     const struct lm_model *m = s->x.model;
     struct infr_status st;
     uint32_t ctx = s->x.n_ctx ? s->x.n_ctx : m->ctx_train ? m->ctx_train : 512;
+    if (s->o.pooling && m->pooling == INFR_POOLING_RANK) return cli_usage("--pooling: the model ranks texts");
     if (!s->o.pooling) s->o.pooling = m->pooling;
-    if (s->o.pooling < INFR_POOLING_MEAN || s->o.pooling > INFR_POOLING_LAST)
+    if (s->o.pooling < INFR_POOLING_MEAN || s->o.pooling > INFR_POOLING_RANK)
         return cli_usage("the model does not say how its rows become a vector");
     s->x.n_ctx = ctx;
     s->o.parallel = 0;

@@ -151,7 +151,7 @@ const char *server_error_type(int status);
 typedef void api_handler(struct server *s, struct http_conn *c);
 
 api_handler api_health, api_live, api_ready, api_version, api_models, api_model, api_metrics;
-api_handler api_tokenize, api_detokenize, api_apply_template, api_embeddings;
+api_handler api_tokenize, api_detokenize, api_apply_template, api_embeddings, api_rerank;
 api_handler api_completions, api_chat, api_llama_completion, api_props, api_slots, api_infill;
 api_handler api_chat_tokens, api_responses_tokens;
 api_handler api_messages, api_count_tokens, api_responses, api_openapi, api_page;

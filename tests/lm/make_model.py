@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a tiny language model that can chat and a tiny encoder, both random, with tokenizers: for the suite `lm`.
 
-usage: make_model.py FOLDER      FOLDER/chat.gguf, FOLDER/encoder.gguf; the former also as big.gguf (big-endian), parts-N-of-3
+usage: make_model.py FOLDER      FOLDER/chat.gguf, FOLDER/encoder.gguf, FOLDER/ranker.gguf; the first also as big.gguf (big-endian), parts-N-of-3
                                  blocks.gguf, a model like it with block-quantised weights, and heads.gguf, one with larger heads
 
 The text is nonsense; what the suite looks at is that commands, options and caches do what they say.
@@ -79,12 +79,22 @@ def heads_model():
     return m
 
 
+def ranker_model():
+    """The encoder with a head that scores pairs."""
+    m = tiny.MODELS["bert"]()
+    m.kvs = [(k, t, 4 if k == "bert.pooling_type" else v) for k, t, v in m.kvs]
+    m.linear("cls", m.width, m.width, bias=True)
+    m.linear("cls.output", 1, m.width, bias=True)
+    add_wordpiece(m)
+    return m
+
+
 def main(folder):
     chat, blocks, heads = chat_model("chat"), chat_model("blocks", BLOCKS), heads_model()
     tiny.VOCAB = add_wordpiece(tiny.Model("count", "bert"))
     encoder = tiny.MODELS["bert"]()
     add_wordpiece(encoder)
-    for name, m in (("chat", chat), ("blocks", blocks), ("heads", heads), ("encoder", encoder)):
+    for name, m in (("chat", chat), ("blocks", blocks), ("heads", heads), ("encoder", encoder), ("ranker", ranker_model())):
         pathlib.Path(folder, name + ".gguf").write_bytes(m.bytes())
     pathlib.Path(folder, "big.gguf").write_bytes(chat.bytes(big=True))
     for i in range(3):

@@ -9,7 +9,7 @@ python=${INFC_PYTHON:-python3}
 
 built() {
     "$python" "$INFC_SRC/tests/lm/make_model.py" . &&
-        "$INFC" build chat.gguf -o chat && "$INFC" build encoder.gguf -o encoder &&
+        "$INFC" build chat.gguf -o chat && "$INFC" build encoder.gguf -o encoder && "$INFC" build ranker.gguf -o ranker &&
         "$INFC" build "$INFC_SRC/tests/serve/v2.ir" --serve -o tensors && "$INFC" build "$INFC_SRC/tests/serve/v2.ir" -o plain
 }
 if ! built >out 2>err; then
@@ -30,6 +30,7 @@ PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/raw.py" chat encoder 
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/swap.py" chat || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/receipts.py" chat encoder || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/front.py" "$INFC" chat tensors || t_failures=1
+PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/rerank.py" ./ranker ./encoder ranker.gguf || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/v2.py" ./tensors || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/talk.py" chat || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/browser.py" chat || t_failures=1
