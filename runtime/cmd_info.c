@@ -126,6 +126,7 @@ static void print_json(const struct infr_engine *e)
     json_int(&j, "threads", infr_engine_threads(e));
     json_int(&j, "plan_bytes", (int64_t)e->blob_bytes);
     json_int(&j, "weights_bytes", (int64_t)e->weights_bytes);
+    if (e->weights_copy) json_int(&j, "weights_bytes_on_huge_pages", (int64_t)rt_weights_huge_bytes(e));
     char hash[24];
     snprintf(hash, sizeof hash, "%016" PRIx64, e->h.weights_hash);
     json_string(&j, "weights_hash", hash);
@@ -191,6 +192,9 @@ static void print_text(const struct infr_engine *e)
     if (!e->only_asked) printf("runs at   %s with %u threads\n", infr_engine_isa(e), infr_engine_threads(e));
     printf("sizes     plan %" PRIu64 " bytes, weights %" PRIu64 " bytes\n", e->blob_bytes,
            e->weights_bytes);
+    if (e->weights_copy)
+        printf("hugepages %" PRIu64 " of %" PRIu64 " MB of weights, a copy in memory\n",
+               rt_weights_huge_bytes(e) / 1000000, e->weights_bytes / 1000000);
     printf("plan      %u launches of %u kernels, %u buffers, %u golden vectors\n", e->n_launches,
            e->n_kernels, e->n_bufs, e->n_goldens);
     for (uint32_t i = 0; i < e->n_kernels; i++)

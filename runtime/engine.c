@@ -149,6 +149,8 @@ static int choose_device(struct infr_engine *e, const struct infr_image *image, 
 static int open_steps(struct infr_engine *e, const struct infr_image *image,
                       const struct infr_options *opt, struct infr_status *st)
 {
+    if (opt->hugepages && strcmp(opt->hugepages, "copy") && strcmp(opt->hugepages, "file"))
+        return rt_fail(st, INFR_BAD_INPUT, "no --hugepages=%.32s; there are file and copy", opt->hugepages);
     int code = choose_device(e, image, opt, st);
     if (!code) code = e->device ? rt_plan_load(e, e->device->plan, e->device->plan_bytes, st)
                                 : rt_plan_load(e, image->plan, image->plan_bytes, st);
@@ -168,6 +170,7 @@ static int open_steps(struct infr_engine *e, const struct infr_image *image,
     for (uint32_t k = 0; k < e->n_kernels; k++)
         if (e->kernels[k].scratch_bytes > scratch) scratch = e->kernels[k].scratch_bytes;
     if (e->device || e->only_asked) return rt_pool_create(1, true, 0, &e->pool, st);
+    if (opt->hugepages && !strcmp(opt->hugepages, "copy") && (code = rt_weights_copy(e, st))) return code;
     return rt_pool_create(opt->threads ? opt->threads : rt_cpu_count(), opt->threads != 0, scratch,
                           &e->pool, st);
 }
@@ -194,6 +197,7 @@ void infr_engine_close(struct infr_engine *e)
     if (!e) return;
     if (e->device) e->device->type->close(e->device);
     rt_pool_destroy(e->pool);
+    rt_weights_release(e);
     for (int i = 0; i < e->n_copies; i++) free(e->copies[i]);
     free(e->kernel_fn);
     free(e->kernel_isa);

@@ -37,6 +37,8 @@ struct infr_engine {
     uint64_t blob_bytes;
     const unsigned char *weights;
     uint64_t weights_bytes;
+    void *weights_copy; /* the mapping they were copied to, or NULL */
+    uint64_t weights_copy_bytes;
 #define X(field, type) const type *field; uint32_t n_##field;
     RT_TABLES(X)
 #undef X
@@ -70,6 +72,11 @@ static inline const char *rt_text(const struct infr_engine *e, infr_str s)
 /* Copies the header and finds the tables. */
 int rt_plan_load(struct infr_engine *e, const void *plan, uint64_t plan_bytes,
                  struct infr_status *st);
+/* Moves the weights to huge pages of the process's own; when the kernel gives none, an error. */
+int rt_weights_copy(struct infr_engine *e, struct infr_status *st);
+uint64_t rt_weights_huge_bytes(const struct infr_engine *e);
+void rt_weights_release(struct infr_engine *e);
+
 /* Checks every number in them. Needs weights_bytes; reads no weights. */
 int rt_plan_validate(const struct infr_engine *e, struct infr_status *st);
 

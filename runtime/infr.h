@@ -67,6 +67,9 @@ struct infr_options {
     /* "cpu", "cuda", or NULL and "auto": a GPU where engine and machine have one of a kind, else the CPU;
      * "none": an engine to ask, which runs nothing */
     const char *device;
+    /* "copy": the weights are copied to memory on huge pages when an engine is opened for the CPU; NULL and
+     * "file": they are read where the file is mapped, on huge pages where kernel and file system have them */
+    const char *hugepages;
 };
 
 /* Where an engine's parts lie in memory, when it is not the running program. All must outlive the

@@ -48,6 +48,7 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 enum opt_id {
     O_INPUT, O_OUTPUT, O_SHAPE, O_RANDOM, O_REPEAT, O_SECONDS, O_THREADS, O_ISA, O_DEVICE,
+    O_HUGEPAGES,
     O_PRINT, O_JSON, O_LOOP, O_TRACE, O_HELP
 };
 
@@ -75,6 +76,8 @@ static const struct option_row {
      "v2, v3, v4, vnni or amx [the highest possible]"},
     {"--device", "DEVICE", O_DEVICE, ON_INPUTS | SELFTEST | INFO,
      "cuda, cpu or auto: a GPU where engine and machine have one of a kind [auto]"},
+    {"--hugepages", "HOW", O_HUGEPAGES, ON_INPUTS | SELFTEST | INFO,
+     "copy: the weights are copied to huge pages first; file: they stay where the file is mapped [file]"},
     {"--print", NULL, O_PRINT, RUN, "print outputs, also those that are written"},
     {"--json", NULL, O_JSON, INFO | SELFTEST | BENCH | PROFILE, "machine-readable output"},
     {"--loop", NULL, O_LOOP, BENCH,
@@ -180,6 +183,7 @@ static int apply(struct cli *c, const struct option_row *o, char *value)
     case O_LOOP: c->loop = true; return 0;
     case O_TRACE: c->trace = value; return 0;
     case O_ISA: c->engine_options.isa = value; return 0;
+    case O_HUGEPAGES: c->engine_options.hugepages = value; return 0;
     case O_DEVICE: c->engine_options.device = value; return 0;
     case O_HELP: return 0;
     case O_RANDOM:

@@ -145,6 +145,8 @@ static const struct option_row {
     {"--threads", "N", THREADS, RUNS, 0, 1, RT_MAX_WORKERS, 0,
      "workers [as many as affinity and cgroup allow]"},
     {"--isa", "LEVEL", ISA, RUNS, 0, 0, 0, 0, "v2, v3, v4, vnni or amx [the highest possible]"},
+    {"--hugepages", "HOW", TEXT, RUNS, AT(engine_options.hugepages), 0, 0, 0,
+     "copy: the weights are copied to huge pages first; file: they stay where the file is mapped [file]"},
     {"--device", "DEVICE", TEXT, RUNS, AT(engine_options.device), 0, 0, 0,
      "cuda, cpu or auto: a GPU where engine and machine have one of a kind [auto]"},
     {"--config", "FILE", TEXT, LM_SERVE, AT(config), 0, 0, 0,

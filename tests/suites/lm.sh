@@ -61,6 +61,14 @@ files_of_other_kinds() {
 }
 t_check files-of-other-kinds files_of_other_kinds
 
+# A copy of the weights in memory: the same answers, and info says so.
+weights_copied() {
+    answers >want && answers --hugepages=copy >got && cmp want got || return 1
+    ./chat info --isa=v2 --hugepages=copy | grep -q '^hugepages [0-9]* of [0-9]* MB of weights, a copy' || return 1
+    ! ./chat generate -p x -n 1 --hugepages=many 2>err2 && grep -q 'no --hugepages=many; there are file and copy' err2
+}
+t_check weights-copied weights_copied
+
 # Caches in blocks: the same, and smaller.
 caches_in_blocks() {
     for kv in f32:256 q8:80 q4:48 f8:64; do
