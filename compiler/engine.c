@@ -95,7 +95,10 @@ static bool compile_kernels(struct engine *e)
     bool ok = true;
     /* GPUs first: their jobs are processes, which must come before this process has had threads of LLVM's. */
     for (int i = b->n_parts - 1; i >= 0; i--) ok = compile_part(e, &e->parts[i], cache, (int)threads) && ok;
-    object_cache_close(cache, OBJECT_CACHE_MAX_BYTES);
+    bool stored = false;
+    for (int i = 0; i < b->n_parts; i++)
+        for (size_t k = 0; k < e->parts[i].n_jobs; k++) stored = stored || !e->parts[i].jobs[k].from_cache;
+    object_cache_close(cache, stored ? OBJECT_CACHE_MAX_BYTES : OBJECT_CACHE_ANY_SIZE);
     return ok;
 }
 

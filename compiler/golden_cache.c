@@ -118,6 +118,6 @@ struct golden *golden_make_cached(struct ir_module *m, int n_threads, bool use_c
         store(c, &key, g);
     }
     strbuf_deinit(&key);
-    object_cache_close(c, UINT64_MAX); /* the build's own use of the cache looks after its size */
+    object_cache_close(c, known ? OBJECT_CACHE_ANY_SIZE : OBJECT_CACHE_MAX_BYTES);
     return g;
 }

@@ -250,7 +250,7 @@ static void evict(struct object_cache *c, uint64_t max_bytes)
 void object_cache_close(struct object_cache *c, uint64_t max_bytes)
 {
     if (!c) return;
-    evict(c, max_bytes);
+    if (max_bytes != OBJECT_CACHE_ANY_SIZE) evict(c, max_bytes);
     close(c->dir_fd);
     free(c->identity);
     free(c);

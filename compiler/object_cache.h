@@ -20,7 +20,11 @@ struct object_cache;
 
 /* dir NULL: the default place. identity: what all keys depend on. NULL with a warning when there is no usable folder. */
 struct object_cache *object_cache_open(const char *dir, const char *identity, struct diag_sink *diag);
-/* Removes the entries that were not used for longest until the folder is below max_bytes; frees. NULL is fine. */
+#define OBJECT_CACHE_ANY_SIZE UINT64_MAX
+/*
+ * Removes the entries that were not used for longest until the folder is below max_bytes; frees. NULL is fine. Looking at all entries
+ * takes some 50 ms of a full cache: OBJECT_CACHE_ANY_SIZE, for whoever stored nothing, does not.
+ */
 void object_cache_close(struct object_cache *c, uint64_t max_bytes);
 
 /* True when key is there; out->data is malloc'd. */

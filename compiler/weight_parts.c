@@ -7,6 +7,7 @@
 #include "ir/blocks.h"
 #include "ir/encoding.h"
 #include "ir/smallfloat.h"
+#include "ir/support/float.h"
 
 #define PANEL 64
 
@@ -55,20 +56,34 @@ static void put_block_float(const struct blocks *b, uint16_t *to, int col, float
         to[col] = (uint16_t)bits, to[BLOCKS_COLS + col] = (uint16_t)(bits >> 16);
         return;
     }
-    float_encode(DT_F16, (double)v, false, &to[col]);
-    INFC_ASSERT(float_decode(DT_F16, &to[col]) == (double)v);
+    to[col] = f16_from_f64((double)v);
+    INFC_ASSERT(f16_to_f64(to[col]) == (double)v);
 }
 
-static void put_block_q(const struct blocks *b, uint16_t *to, int k, int col, int q)
+/* The q of a column's group, unit by unit: adding to a unit in memory element by element waits for each store. */
+static void put_nibbles(const struct blocks *b, uint16_t *to, int col, const int8_t *q)
 {
-    int h = k % 2;
-    if (b->nibbles) {
-        int stored = q + b->zero;
-        INFC_ASSERT(stored >= 0 && stored < 16 << b->high);
-        to[blocks_q_at(b) + (k / 8 * BLOCKS_COLS + col) * 2 + h] |= (uint16_t)((stored & 15) << k % 8 / 2 * 4);
-        if (b->high) to[blocks_high_at(b) + col * 2 + h] |= (uint16_t)((stored >> 4) << k / 2 * b->high);
-    } else {
-        to[blocks_q_at(b) + (k / 4 * BLOCKS_COLS + col) * 2 + h] |= (uint16_t)((q & 255) << k % 4 / 2 * 8);
+    unsigned high[2] = {0, 0};
+    for (int k = 0; k < b->group; k += 8) {
+        unsigned unit[2] = {0, 0};
+        for (int i = 0; i < 8; i++) {
+            int stored = q[k + i] + b->zero;
+            INFC_ASSERT(stored >= 0 && stored < 16 << b->high);
+            unit[i % 2] |= (unsigned)(stored & 15) << i / 2 * 4;
+            if (b->high) high[i % 2] |= (unsigned)(stored >> 4) << (k + i) / 2 * b->high;
+        }
+        uint16_t *at = &to[blocks_q_at(b) + (k / 8 * BLOCKS_COLS + col) * 2];
+        at[0] = (uint16_t)unit[0], at[1] = (uint16_t)unit[1];
+    }
+    uint16_t *at = &to[blocks_high_at(b) + col * 2];
+    if (b->high) at[0] = (uint16_t)high[0], at[1] = (uint16_t)high[1];
+}
+
+static void put_bytes(const struct blocks *b, uint16_t *to, int col, const int8_t *q)
+{
+    for (int k = 0; k < b->group; k += 4) {
+        uint16_t *at = &to[blocks_q_at(b) + (k / 4 * BLOCKS_COLS + col) * 2];
+        for (int h = 0; h < 2; h++) at[h] = (uint16_t)((q[k + h] & 255) | (q[k + 2 + h] & 255) << 8);
     }
 }
 
@@ -78,7 +93,7 @@ static void put_block(const struct panel *p, const struct blocks *b, int64_t gro
     uint16_t *to = (uint16_t *)(void *)p->out + group * blocks_units(b);
     put_block_float(b, to, col, scale);
     if (b->has_min) put_block_float(b, to + blocks_min_at(b), col, min);
-    for (int k = 0; k < b->group; k++) put_block_q(b, to, k, col, q[k]);
+    (b->nibbles ? put_nibbles : put_bytes)(b, to, col, q);
 }
 
 static void fill_row(const struct panel *p, int col, const uint8_t *row)

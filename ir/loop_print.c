@@ -195,7 +195,8 @@ static void collect_syms(struct printer *p)
 static void put_value(struct printer *p, const struct lp_value *v)
 {
     if (!p->number[v->id]) p->number[v->id] = ++p->n_numbers;
-    strbuf_printf(p->out, "%%%u", p->number[v->id] - 1);
+    strbuf_putc(p->out, '%');
+    strbuf_putu(p->out, p->number[v->id] - 1);
 }
 
 static void put_values(struct printer *p, int n, struct lp_value *const *v)
@@ -209,7 +210,12 @@ static void put_values(struct printer *p, int n, struct lp_value *const *v)
 static void put_type(struct printer *p, struct lp_type t)
 {
     strbuf_puts(p->out, dtype_name(t.dtype));
-    if (t.rows != 1 || t.cols != 1) strbuf_printf(p->out, "<%dx%d>", t.rows, t.cols);
+    if (t.rows == 1 && t.cols == 1) return;
+    strbuf_putc(p->out, '<');
+    strbuf_putu(p->out, t.rows);
+    strbuf_putc(p->out, 'x');
+    strbuf_putu(p->out, t.cols);
+    strbuf_putc(p->out, '>');
 }
 
 static void put_float(struct printer *p, enum dtype d, double v)
@@ -236,10 +242,19 @@ static void indent(struct printer *p, int depth)
 
 static void put_block(struct printer *p, const struct lp_block *b, int depth);
 
+static void put_axis(struct printer *p, const char *what, int axis)
+{
+    if (axis < 0) return;
+    strbuf_puts(p->out, what);
+    strbuf_putu(p->out, (uint64_t)axis);
+}
+
 static void put_access(struct printer *p, const struct lp_op *op)
 {
     int first = lp_first_index(op), rank = p->k->bufs.v[op->buf].rank;
-    strbuf_printf(p->out, " @%d[", op->buf);
+    strbuf_puts(p->out, " @");
+    strbuf_putu(p->out, (uint64_t)op->buf);
+    strbuf_putc(p->out, '[');
     put_values(p, rank, op->operands + first);
     strbuf_putc(p->out, ']');
     if (op->code == LP_OP_STORE) {
@@ -247,8 +262,8 @@ static void put_access(struct printer *p, const struct lp_op *op)
         put_value(p, op->operands[0]);
     }
     if (op->code == LP_OP_PREFETCH && op->index) strbuf_puts(p->out, " far");
-    if (op->row_axis >= 0) strbuf_printf(p->out, " rows %d", op->row_axis);
-    if (op->col_axis >= 0) strbuf_printf(p->out, " cols %d", op->col_axis);
+    put_axis(p, " rows ", op->row_axis);
+    put_axis(p, " cols ", op->col_axis);
     const struct lp_value *nrows = lp_nrows(p->k, op), *ncols = lp_ncols(p->k, op);
     if (nrows) {
         strbuf_puts(p->out, " nrows ");
@@ -327,7 +342,8 @@ static void put_op(struct printer *p, const struct lp_op *op, int depth)
 {
     indent(p, depth);
     put_values(p, op->n_results, op->results);
-    strbuf_printf(p->out, "%s%s", op->n_results ? " = " : "", lp_op_name(op->code));
+    if (op->n_results) strbuf_puts(p->out, " = ");
+    strbuf_puts(p->out, lp_op_name(op->code));
     if (op->code == LP_OP_FOR) {
         put_for(p, op, depth);
         return;

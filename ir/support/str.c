@@ -36,6 +36,15 @@ void strbuf_putc(struct strbuf *s, char c) { strbuf_putn(s, &c, 1); }
 
 void strbuf_puts(struct strbuf *s, const char *text) { strbuf_putn(s, text, strlen(text)); }
 
+void strbuf_putu(struct strbuf *s, uint64_t v)
+{
+    char text[20];
+    size_t at = sizeof text;
+    do text[--at] = (char)('0' + v % 10);
+    while (v /= 10);
+    strbuf_putn(s, text + at, sizeof text - at);
+}
+
 void strbuf_printf(struct strbuf *s, const char *fmt, ...)
 {
     va_list ap, again;

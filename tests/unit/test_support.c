@@ -79,7 +79,7 @@ static void test_checked_arithmetic(void **state)
     assert_true(i64_mul(-3, 7, &i) && i == -21);
 }
 
-static void test_json_and_quotes(void **state)
+static void test_json_numbers_and_quotes(void **state)
 {
     (void)state;
     struct strbuf s = {0};
@@ -88,6 +88,13 @@ static void test_json_and_quotes(void **state)
     /* a lone 0xff is one bad byte; an encoded surrogate is three */
     assert_string_equal(strbuf_get(&s),
                         "\"a\\\"\\\\\\n\\u0001\xc3\xa4\\ufffd\\ufffd\\ufffd\\ufffd\"");
+    s.len = 0;
+    static const uint64_t numbers[] = {0, 9, 10, 4294967296, UINT64_MAX};
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+        strbuf_putu(&s, numbers[i]);
+        strbuf_putc(&s, ' ');
+    }
+    assert_string_equal(strbuf_get(&s), "0 9 10 4294967296 18446744073709551615 ");
     strbuf_deinit(&s);
     struct arena a;
     arena_init(&a);
@@ -143,7 +150,7 @@ int main(void)
         cmocka_unit_test(test_arena),
         cmocka_unit_test(test_map),
         cmocka_unit_test(test_checked_arithmetic),
-        cmocka_unit_test(test_json_and_quotes),
+        cmocka_unit_test(test_json_numbers_and_quotes),
         cmocka_unit_test(test_diagnostics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
