@@ -30,6 +30,16 @@ static inline int blocks_min_at(const struct blocks *b) { return BLOCKS_COLS * (
 static inline int blocks_high_at(const struct blocks *b) { return blocks_min_at(b) * (b->has_min ? 2 : 1); }
 static inline int blocks_q_at(const struct blocks *b) { return blocks_high_at(b) + (b->high ? 2 * BLOCKS_COLS : 0); }
 static inline int blocks_step(const struct blocks *b) { return b->nibbles ? 8 : 4; } /* k a row of q */
+/* A description in one number, and back; group is at most 256. */
+static inline int blocks_code(const struct blocks *b)
+{
+    return b->group | b->nibbles << 9 | b->wide << 10 | b->has_min << 11 | b->zero << 12 | b->high << 20;
+}
+static inline struct blocks blocks_decode(int code)
+{
+    return (struct blocks){.group = code & 511, .nibbles = code >> 9 & 1, .wide = code >> 10 & 1, .has_min = code >> 11 & 1, .zero = code >> 12 & 255,
+                           .high = code >> 20};
+}
 /* Units of a panel's group. */
 static inline int blocks_units(const struct blocks *b) { return blocks_q_at(b) + b->group / blocks_step(b) * 2 * BLOCKS_COLS; }
 

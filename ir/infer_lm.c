@@ -222,8 +222,8 @@ bool infer_qmatmul_int(struct ir_module *m, struct ir_op *op)
 {
     const struct ir_type *q = infer_type(op, 0), *sum = infer_type(op, 1), *step = infer_type(op, 2);
     const struct dim *dims[IR_MAX_RANK];
-    int64_t n, k, group;
-    if (q->rank < 1 || !infer_dtype(m, op, 0, DT_I16) || !infer_dtype(m, op, 1, DT_F32) || !infer_dtype(m, op, 2, DT_F32) ||
+    int64_t n, k, group, max;
+    if (q->rank < 1 || !infer_int(m, op, "max", 1, INT16_MAX, INT16_MAX, &max) || !infer_dtype(m, op, 0, DT_I16) || !infer_dtype(m, op, 1, DT_F32) || !infer_dtype(m, op, 2, DT_F32) ||
         !infer_rank(m, op, 1, q->rank) || !infer_rank(m, op, 2, q->rank) || !check_blocks(m, op, 3, &n, &k, &group) ||
         !infer_eq(m, op, q->dims[q->rank - 1], dim_const(m->dims, k), "the dims that are summed over") ||
         !infer_eq(m, op, sum->dims[q->rank - 1], dim_const(m->dims, k / group), "sums and groups") ||

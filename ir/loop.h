@@ -65,7 +65,7 @@ struct lp_op {
     struct lp_block *regions[2];
     int64_t imm;   /* CONST integers and bool; FOR: step */
     double fimm;   /* CONST floats */
-    int index;     /* DIM, EXTRACT, MMA k; FOR: enum lp_loop_kind; REDUCE: enum lp_reduce_kind */
+    int index;     /* DIM, EXTRACT, MMA k; DOT_BLOCKS code; FOR: enum lp_loop_kind; REDUCE: enum lp_reduce_kind */
     int buf;       /* LOAD, STORE: buffer number */
     int row_axis, col_axis;  /* LOAD, STORE */
     bool has_nrows, has_ncols;
@@ -162,6 +162,8 @@ struct lp_value *lp_reduce(struct lp_builder *b, enum lp_reduce_kind kind, struc
 struct lp_value *lp_mma(struct lp_builder *b, struct lp_value *acc, struct lp_value *x, struct lp_value *y, int k);
 
 struct lp_value *lp_dot(struct lp_builder *b, struct lp_value *acc, struct lp_value *x, struct lp_value *y);
+/* code: blocks_code of ir/blocks.h */
+struct lp_value *lp_dot_blocks(struct lp_builder *b, struct lp_value *acc, struct lp_value *words, struct lp_value *sum, struct lp_value *units, int code);
 
 struct lp_value *lp_load(struct lp_builder *b, int buf, struct lp_value *const *idx); /* scalar, or gather */
 struct lp_value *lp_load_tile(struct lp_builder *b, int buf, struct lp_value *const *idx, int rows, int cols,

@@ -340,6 +340,13 @@ struct lp_value *lp_dot(struct lp_builder *b, struct lp_value *acc, struct lp_va
     return emit(b, LP_OP_DOT, 3, ops, acc->type);
 }
 
+struct lp_value *lp_dot_blocks(struct lp_builder *b, struct lp_value *acc, struct lp_value *words, struct lp_value *sum, struct lp_value *units, int code)
+{
+    struct lp_value *ops[4] = {acc, words, sum, units}, *r = emit(b, LP_OP_DOT_BLOCKS, 4, ops, acc->type);
+    r->def->index = code;
+    return r;
+}
+
 /* ---- memory ---- */
 
 struct lp_value *lp_nrows(const struct lp_kernel *k, const struct lp_op *op)

@@ -7,6 +7,7 @@
  * Slow by design: about 20 ns an element and op. Memory: 8 bytes an element of every value, 8 bytes an element of
  * writable argument buffers, 1 byte an element of private ones.
  */
+#include "ir/blocks.h"
 #include "ir/dim.h"
 #include "ir/loop.h"
 #include "ir/loop_cell.h"
@@ -154,6 +155,40 @@ static void run_dot(const struct machine *m, const struct lp_op *op)
             union lp_cell v = acc[r * t.cols + c];
             for (size_t i = 0; i < k; i++) v = lp_cell_fma(t.dtype, x[r * k + i], y[i * t.cols + c], v);
             out[r * t.cols + c] = v;
+        }
+}
+
+/* What a group of blocks says of column c: its scale (at 0) or minimum. */
+static union lp_cell block_number(const union lp_cell *units, const struct blocks *d, int at, size_t c)
+{
+    uint64_t bits = (uint64_t)units[(size_t)at + c].i;
+    if (d->wide) bits |= (uint64_t)units[(size_t)at + BLOCKS_COLS + c].i << 16;
+    return lp_cell_from_bits(d->wide ? DT_F32 : DT_F16, bits);
+}
+
+static int64_t block_q(const union lp_cell *units, const struct blocks *d, size_t k, size_t c)
+{
+    size_t step = (size_t)blocks_step(d);
+    uint64_t u = (uint64_t)units[(size_t)blocks_q_at(d) + (k / step * BLOCKS_COLS + c) * 2 + k % 2].i, field = k % step / 2;
+    return d->nibbles ? (int64_t)(u >> 4 * field & 15) : (int64_t)(int8_t)(u >> 8 * field & 255);
+}
+
+static void run_dot_blocks(const struct machine *m, const struct lp_op *op)
+{
+    struct lp_type t = op->results[0]->type;
+    struct blocks d = blocks_decode(op->index);
+    const union lp_cell *acc = cells_of(m, op->operands[0]), *x = cells_of(m, op->operands[1]), *sum = cells_of(m, op->operands[2]);
+    const union lp_cell *units = cells_of(m, op->operands[3]);
+    union lp_cell *out = cells_of(m, op->results[0]), zero = {.f = -d.zero};
+    for (size_t r = 0; r < t.rows; r++)
+        for (size_t c = 0; c < t.cols; c++) {
+            union lp_cell v = acc[r * t.cols + c], p = {0};
+            int64_t s = 0;
+            for (size_t k = 0; k < (size_t)d.group; k++) s += x[r * (size_t)d.group + k].i * block_q(units, &d, k, c);
+            p.f = lp_cell_round(DT_F32, (double)s);
+            if (d.zero) p = lp_cell_fma(DT_F32, sum[r], zero, p);
+            if (d.has_min) v = lp_cell_fma(DT_F32, sum[r], block_number(units, &d, blocks_min_at(&d), c), v);
+            out[r * t.cols + c] = lp_cell_fma(DT_F32, p, block_number(units, &d, 0, c), v);
         }
 }
 
@@ -321,6 +356,7 @@ static bool run_op(struct machine *m, const struct lp_op *op)
     case LP_OP_REDUCE: run_reduce(m, op); return true;
     case LP_OP_MMA: run_mma(m, op); return true;
     case LP_OP_DOT: run_dot(m, op); return true;
+    case LP_OP_DOT_BLOCKS: run_dot_blocks(m, op); return true;
     case LP_OP_LOAD: return run_load(m, op);
     case LP_OP_STORE: return run_store(m, op);
     case LP_OP_FOR: return run_for(m, op);

@@ -331,6 +331,7 @@ static void put_operands(struct printer *p, const struct lp_op *op)
     case LP_OP_STORE: put_access(p, op); return;
     case LP_OP_REDUCE: strbuf_printf(p->out, " %s", reductions[op->index]); break;
     case LP_OP_EXTRACT:
+    case LP_OP_DOT_BLOCKS:
     case LP_OP_MMA: strbuf_printf(p->out, " %d,", op->index); break;
     default: break;
     }

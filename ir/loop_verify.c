@@ -3,6 +3,7 @@
  * The loop IR's invariants: see ir/loop.h. lp_check_op looks at one op's operands, attributes and results; lp_verify
  * adds structure: list links, lexical scoping, yields, buffers. Linear in the kernel's size.
  */
+#include "ir/blocks.h"
 #include "ir/dim.h"
 #include "ir/loop.h"
 #include "ir/loop_rewrite.h"
@@ -89,6 +90,17 @@ static const char *check_dot(const struct lp_op *op)
     return c.dtype == DT_F32 ? (floats ? NULL : "the types do not fit") : c.dtype == DT_I32 && bytes ? NULL : "the types do not fit";
 }
 
+static const char *check_dot_blocks(const struct lp_op *op)
+{
+    struct lp_type c = op->operands[0]->type, x = op->operands[1]->type, s = op->operands[2]->type, u = op->operands[3]->type;
+    struct blocks d = blocks_decode(op->index);
+    if (op->index < 0 || d.group < 8 || d.group > 256 || d.group % 8 || d.zero > 128) return "no such blocks";
+    if (!same_type(c, op->results[0]->type)) return "the result's type is not the accumulator's";
+    if (c.dtype != DT_F32 || x.dtype != DT_I16 || s.dtype != DT_F32 || u.dtype != DT_U16) return "the types do not fit";
+    bool fits = c.cols == BLOCKS_COLS && x.rows == c.rows && x.cols == d.group && s.rows == c.rows && s.cols == 1 && u.rows == 1 && u.cols == blocks_units(&d);
+    return fits ? NULL : "the shapes do not fit";
+}
+
 static const char *check_mma(const struct lp_op *op)
 {
     struct lp_type c = op->operands[0]->type, x = op->operands[1]->type, y = op->operands[2]->type;
@@ -127,6 +139,7 @@ static const char *check_tile_op(const struct lp_kernel *k, const struct lp_op *
     case LP_OP_REDUCE: return check_reduce(op);
     case LP_OP_MMA: return check_mma(op);
     case LP_OP_DOT: return check_dot(op);
+    case LP_OP_DOT_BLOCKS: return check_dot_blocks(op);
     default: return "not expected here";
     }
 }

@@ -227,9 +227,10 @@ static bool rewrite_int(struct quant *z, struct ir_op *op)
     if (!rows) return false;
     struct ir_builder b = {.m = z->m, .block = op->block, .before = op, .loc = op->loc};
     struct ir_value *operands[] = {&rows->results[0], &rows->results[1], &rows->results[2], w};
-    struct ir_attr attrs[7];
+    struct ir_attr attrs[8];
     describe(&d, c->type.dims[0]->value, attrs);
-    return replace(op, ir_build(&b, IR_OP_QMATMUL_INT, 4, operands, 7, attrs, 1));
+    attrs[7] = ir_a_int("max", ir_attr_int(rows, "max", INT16_MAX));
+    return replace(op, ir_build(&b, IR_OP_QMATMUL_INT, 4, operands, 8, attrs, 1));
 }
 
 static bool rewrite_block_gather(struct quant *z, struct ir_op *op, const struct ir_const *c)

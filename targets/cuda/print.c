@@ -86,7 +86,7 @@ void pr_element(const struct printer *p, struct strbuf *s, const struct lp_value
 
 void pr_scalar(struct strbuf *s, const struct lp_value *v) { strbuf_printf(s, "v%u", id_of(v)); }
 
-int pr_elems(const struct printer *p, struct lp_type t) { return p->k->cta_threads ? cta_elems(t, p->by_rows) : t.rows * t.cols; }
+int pr_elems(const struct printer *p, struct lp_type t) { return p->k->cta_threads ? cta_elems(t, p->order) : t.rows * t.cols; }
 
 void pr_loops_begin(struct printer *p, struct lp_type t)
 {
@@ -106,7 +106,7 @@ void pr_loops_begin(struct printer *p, struct lp_type t)
 
 void pr_loops_end(struct printer *p, struct lp_type t)
 {
-    int depth = p->k->cta_threads ? cta_elems(t, p->by_rows) > 1 : (t.rows > 1) + (t.cols > 1);
+    int depth = p->k->cta_threads ? cta_elems(t, p->order) > 1 : (t.rows > 1) + (t.cols > 1);
     for (int n = depth; n > 0; n--) {
         p->indent--;
         pr_line(p, "}");
@@ -166,6 +166,10 @@ static void print_for(struct printer *p, struct lp_op *op)
 {
     if (p->k->cta_threads && !p->k->cta_warp_rows && cta_is_dot_loop(op)) {
         cta_print_dot_loop(p, op);
+        return;
+    }
+    if (p->order == CTA_COLUMNS && cta_is_block_loop(op)) {
+        cta_print_block_loop(p, op);
         return;
     }
     struct lp_block *body = op->regions[0];
@@ -309,7 +313,7 @@ bool cuda_print(struct lp_kernel *k, const struct target_level *level, const cha
     lp_vectorize(k, level->vector_bytes);
     lp_simplify(k);
     struct printer p = {.k = k, .out = out, .diag = diag, .wgmma = k->cta_threads && !k->cta_warp_rows && level->gpu->has_wgmma};
-    p.by_rows = p.wgmma || k->cta_warp_rows;
+    p.order = !p.wgmma && !k->cta_warp_rows ? CTA_SQUARES : cta_has_block_loop(k) ? CTA_COLUMNS : CTA_ROWS;
     *launch = (struct cuda_launch){.threads = CUDA_THREADS, .slices_cta = CUDA_THREADS};
     if (k->cta_threads) *launch = (struct cuda_launch){.threads = k->cta_threads, .slices_cta = 1};
     clear_aux(k->body);

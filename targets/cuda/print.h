@@ -5,6 +5,9 @@
 
 #include "targets/cuda/cuda.h"
 
+/* How tiles of a CTA lie in its threads: 32 x 32 a warp; as wgmma has them, 16 rows a warp; 8 columns a warp (prelude_blocks.c). */
+enum cta_order { CTA_SQUARES, CTA_ROWS, CTA_COLUMNS };
+
 struct printer {
     struct lp_kernel *k;
     struct strbuf *out;
@@ -12,7 +15,7 @@ struct printer {
     int indent, n_ops;
     bool failed;
     bool wgmma;   /* the loop over K is wgmma's */
-    bool by_rows; /* tiles of a CTA lie in its threads as wgmma has them: 16 rows a warp */
+    enum cta_order order;
     uint32_t staged[CUDA_STAGED]; /* print_warp.c: operands of this block on their way to shared memory, in order; of those waited for */
     int n_staged, n_waited;
 };

@@ -130,27 +130,33 @@ const char *cta_prelude(int i, const struct printer *p)
 {
     const char *const by_warps[] = {cta_wgmma_places, instructions, cta_warp_tiles, cta_warp_stage, cta_warp_dot, NULL};
     const char *const by_mma[] = {places, stage, fetch, instructions, loop, NULL}, *const by_wgmma[] = {cta_wgmma_places, stage, fetch, cta_wgmma_loop, NULL};
+    const char *const by_blocks[] = {cta_blocks_places, instructions, cta_blocks_shape, cta_blocks_fetch, cta_blocks_loop, NULL};
+    if (p->order == CTA_COLUMNS) return by_blocks[i];
     return p->k->cta_warp_rows ? by_warps[i] : p->wgmma ? by_wgmma[i] : by_mma[i];
 }
 
-int cta_elems(struct lp_type t, bool by_rows)
+int cta_elems(struct lp_type t, enum cta_order order)
 {
     bool rows = t.rows > 1, cols = t.cols > 1;
-    if (by_rows) return (cols ? t.cols / 4 : 1) * (rows ? 2 : 1);
+    if (order == CTA_COLUMNS) return (cols ? 2 : 1) * (rows ? 8 : 1);
+    if (order == CTA_ROWS) return (cols ? t.cols / 4 : 1) * (rows ? 2 : 1);
     return rows && cols ? 32 : cols ? 8 : rows ? 4 : 1;
 }
 
 void cta_loop_begin(struct printer *p, struct lp_type t)
 {
-    int n = cta_elems(t, p->by_rows);
+    static const char *const indices[] = {
+        [CTA_SQUARES] = "const int ri = e / 16 * 2 + e % 4 / 2, ci = e / 4 % 4 * 2 + e % 2;",
+        [CTA_ROWS] = "const int ri = e % 4 / 2, ci = e / 4 * 2 + e % 2;",
+        [CTA_COLUMNS] = "const int ri = e / 2, ci = e % 2;",
+    };
+    int n = cta_elems(t, p->order);
     const char *i = t.rows > 1 && t.cols > 1 ? "e" : t.cols > 1 ? "ci" : "ri";
     if (n == 1) return;
     pr_line(p, "#pragma unroll");
     pr_line(p, "for (int %s = 0; %s < %d; %s++) {", i, i, n, i);
     p->indent++;
-    if (*i != 'e') return;
-    pr_line(p, p->by_rows ? "const int ri = e %% 4 / 2, ci = e / 4 * 2 + e %% 2;"
-                        : "const int ri = e / 16 * 2 + e %% 4 / 2, ci = e / 4 %% 4 * 2 + e %% 2;");
+    if (*i == 'e') pr_line(p, "%s", indices[p->order]);
 }
 
 /* ---- the loop over K ---- */

@@ -197,6 +197,23 @@ if t_run counters 0 env INFC_FAKE_COUNTERS=1 INFC_FAKE_CC=80 LD_LIBRARY_PATH="$f
     else t_fail counters "$(cat err)"; fi
 fi
 
+# ---- block formats on tensor units ----
+
+# Thirty shapes of each format, against numpy, the CPU's bits and the bits of a row that is alone.
+for arch in 80 89 90; do
+    for format in q4_0 q4_1 q8_0 q5_1 q4_K q5_K q6_K q2_K q3_K g64 b64 g128; do
+        case $arch$format in 80* | 89q4_K | 90q4_1 | 90q6_K) ;; *) continue ;; esac
+        if ! t_want "blocks-$format-sm$arch"; then continue; fi
+        $python "$INFC_SRC/tests/gpu/blocks.py" "$INFC" "$fake" $arch $format >lines 2>err || t_failures=1
+        cat lines
+        if [ -s err ]; then t_fail "blocks-$format-sm$arch" "$(tail -n 1 err)"; fi
+        t_run "blocks-$format-cubin" 0 "$INFC" build blocks.ir --target=sm$arch --emit=cubin -o blocks.cubin || continue
+        ./cubin blocks.cubin k_qmatmul_int_add >lines
+        if [ "$(grep -c ' local 0 .*mma [1-9].* async [1-9]' lines)" = 3 ]; then t_ok "blocks-$format-cubin-sm$arch"
+        else t_fail "blocks-$format-cubin-sm$arch" 'a cubin is not as it should be'; cat lines; fi
+    done
+done
+
 # ---- attention on tensor units ----
 
 # Two shapes of each kind of cache, a dozen batches of each, against numpy; what the cubins may not have and must have.
@@ -276,6 +293,8 @@ chat 80 keep f16 1e-5 2e-6
 chat 89 fp8 f16 0.02 2e-3
 chat 90 fp8 f16 0.3 0.05
 heads 80 keep q8 1e-5 2e-6
+blocks 80 keep f16 1e-5 2e-6
+blocks 90 keep q8 1e-5 2e-6
 heads 90 f16 f16 1e-2 1e-3
 END
     # Twenty steps: the prompt, the first token, eighteen of the one graph; a size that came once has none.

@@ -149,6 +149,27 @@ static void check(struct graph *g, struct ir_value *out, float tolerance)
     plan_destroy(p);
 }
 
+/* The same module's plan for a GPU, whose bits are those of `got`. */
+static void check_gpu(struct graph *g, const char *schedule, const struct ir_tensor *want)
+{
+    struct ir_tensor got = {0};
+    struct plan *p = lower_module(g->m, target_find("sm80"), 1, &g->diag);
+    if (!p) diag_print_text(&g->diag, stderr);
+    assert_non_null(p);
+    bool there = !schedule;
+    for (size_t i = 0; i < p->kernels.n; i++) {
+        there = there || !strcmp(p->kernels.v[i].schedule, schedule);
+        assert_true(lp_verify(p->kernels.v[i].levels[0], &g->diag));
+    }
+    if (!there) fail_msg("%s: no kernel is of the schedule %s", g->what, schedule);
+    bool ok = plan_eval(p, 0, g->in, &got, read_const, &g->arena, &g->diag);
+    if (!ok) diag_print_text(&g->diag, stderr);
+    assert_true(ok);
+    assert_int_equal(got.n_bytes, want->n_bytes);
+    assert_memory_equal(got.data, want->data, got.n_bytes);
+    plan_destroy(p);
+}
+
 /* x[T, k] w^T + residual, for few rows and for so many that the panel is taken apart. */
 static void matmul_case(const struct ir_encoding *e, int64_t rows)
 {
@@ -197,6 +218,9 @@ static void int_case(const struct ir_encoding *e, int64_t max, int64_t rows, flo
     struct ir_value *y = ir_build_matmul(&g.b, rounded, w, false, true, DT_NONE), *got = ir_build_gather(&g.b, w, ids, 0);
     struct ir_value *part = ir_build_binary(&g.b, IR_OP_ADD, y, r), *both[] = {part, got};
     check(&g, ir_build_concat(&g.b, 2, both, 1), 1e-5f);
+    /* tensor units take 16 weights or a multiple, in a sum that 24 bits hold */
+    bool fits = e->group_elems % 16 == 0 && e->group_elems <= 64;
+    if (rows < 5 || rows > 31) check_gpu(&g, fits ? "dot-blocks" : NULL, &g.got[0]);
     for (int l = 0; l < 2; l++) {
         if (rows == 1) memcpy(first + l * N, g.got[l].data, N * sizeof *first);
         else assert_memory_equal(first + l * N, g.got[l].data, N * sizeof *first);
