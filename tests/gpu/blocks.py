@@ -138,7 +138,7 @@ def main():
             if counts["mma"] != mma:
                 bad.append(f"{t} rows: {counts['mma']} tensor instructions, not {mma}")
             if counts["phases"] != counts["wavefronts"]:
-                bad.append(f"{t} rows: bank conflicts, {counts['wavefronts']} wavefronts in {counts['accesses']} accesses")
+                bad.append(f"{t} rows: bank conflicts, {counts['wavefronts']} wavefronts in {counts['phases']} phases")
         failed += bool(bad)
         print(f"not ok blocks-{name}-sm{arch}: {'; '.join(bad)}" if bad else
               f"ok blocks-{name}-sm{arch} # {len(ROWS) * len(SHAPES)} shapes, greatest difference {worst:.1e}")

@@ -315,7 +315,10 @@ static void test_counters(void **state)
     assert_int_equal(n->shared_wavefronts, 33);
     assert_int_equal(n->global_sectors, 4);
     assert_int_equal(n->global_bytes, 128);
+    assert_int_equal(n->global_distinct, 4);
     assert_int_equal(n->barriers, 1);
+    assert_true(ptx_case_run(&c, 1, 32)); /* each launch counts anew */
+    assert_int_equal(ptx_counters(c.m)->global_distinct, 8);
     ptx_case_close(&c);
 }
 

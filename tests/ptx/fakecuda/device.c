@@ -166,9 +166,9 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
     if (d) return CU_INVALID_DEVICE;
     if (fake.m && getenv("INFC_FAKE_COUNTERS")) {
         const struct ptx_counters *c = ptx_counters(fake.m);
-        fprintf(stderr, "launches %llu sectors %llu bytes %llu phases %llu wavefronts %llu mma %llu wgmma %llu graphs %ld made %ld\n", (unsigned long long)c->launches,
+        fprintf(stderr, "launches %llu sectors %llu bytes %llu phases %llu wavefronts %llu mma %llu wgmma %llu distinct %llu graphs %ld made %ld\n", (unsigned long long)c->launches,
                 (unsigned long long)c->global_sectors, (unsigned long long)c->global_bytes, (unsigned long long)c->shared_phases,
-                (unsigned long long)c->shared_wavefronts, (unsigned long long)c->mma, (unsigned long long)c->wgmma,
+                (unsigned long long)c->shared_wavefronts, (unsigned long long)c->mma, (unsigned long long)c->wgmma, (unsigned long long)c->global_distinct,
                 fake.n_graphs, fake.n_made);
     }
     return CU_OK;

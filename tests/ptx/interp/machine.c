@@ -32,6 +32,7 @@ void ptx_machine_destroy(struct ptx_machine *m)
         free(m->allocs[i].data);
         free(m->allocs[i].state);
         free(m->allocs[i].owner);
+        free(m->allocs[i].seen);
     }
     free(m->allocs);
     free(m->cta_released);

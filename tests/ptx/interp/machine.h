@@ -36,6 +36,7 @@ struct ptx_alloc {
     size_t bytes;
     uint8_t *data;
     uint8_t *state;      /* PTX_BYTE_ a byte */
+    uint32_t *seen;      /* the launch that touched a 32-byte sector last; NULL until needed */
     struct ptx_owner *owner; /* who wrote a 4-byte cell in the running launch; NULL until needed */
     bool live;
 };

@@ -79,6 +79,8 @@ bool ptx_mem_free(struct ptx_machine *m, uint64_t address)
     free(a->data);
     free(a->state);
     free(a->owner);
+    free(a->seen);
+    a->seen = NULL;
     a->data = a->state = NULL;
     a->owner = NULL;
     a->live = false;
@@ -337,6 +339,16 @@ bool ptx_place_write(struct ptx_warp *w, const struct ptx_insn *in, int lane, co
 
 /* ---- counters ---- */
 
+static void count_distinct(struct ptx_machine *m, uint64_t sector)
+{
+    struct ptx_alloc *a = ptx_alloc_find(m, sector * 32, 1);
+    if (!a) return;
+    if (!a->seen && !(a->seen = calloc((a->bytes + 31) / 32, sizeof *a->seen))) return;
+    uint32_t *seen = &a->seen[sector - a->base / 32];
+    if (*seen != m->launch_serial) m->counters.global_distinct++;
+    *seen = m->launch_serial;
+}
+
 void ptx_count_global(struct ptx_machine *m, const uint64_t *address, uint32_t mask, uint32_t bytes)
 {
     uint64_t sectors[64];
@@ -351,6 +363,7 @@ void ptx_count_global(struct ptx_machine *m, const uint64_t *address, uint32_t m
         }
     }
     m->counters.global_sectors += (uint64_t)n;
+    for (int i = 0; i < n; i++) count_distinct(m, sectors[i]);
 }
 
 /* A phase is what one wavefront could serve: 32 lanes of 4 bytes, 16 of 8, 8 of 16. It takes as many

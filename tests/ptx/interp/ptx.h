@@ -57,6 +57,7 @@ struct ptx_counters {
     uint64_t warp_insns;        /* instructions, once a warp and group of lanes */
     uint64_t lane_insns;
     uint64_t global_bytes, global_sectors; /* asked for; 32-byte sectors touched */
+    uint64_t global_distinct;   /* sectors, each once a launch: what a cache that holds everything fetches and writes */
     uint64_t shared_phases, shared_wavefronts; /* equal when no access has a bank conflict */
     uint64_t mma;               /* warp-level tensor instructions */
     uint64_t wgmma;             /* warpgroup-level ones */
