@@ -22,9 +22,13 @@ def ceil(a, b):
     return -(-a // b)
 
 
+def halves(n):
+    return ", ".join(["0.5"] * n)
+
+
 def matmul(m, k, n):
     """x[m, k] w[k, n] in f16: tiles of 64 x 64, K in steps of 32."""
-    text = (f"func @main(%x: f16[{m}, {k}]) -> (y: f32[{m}, {n}]) {{ %w = constant splat(0.5) : f16[{k}, {n}]\n"
+    text = (f"const @w: f16[{k}, {n}] = [{halves(k * n)}] func @main(%x: f16[{m}, {k}]) -> (y: f32[{m}, {n}]) {{ %w = constant value=@w : f16[{k}, {n}]\n"
             f"%y = matmul %x, %w acc=f32 : f32[{m}, {n}] return %y }}")
     tiles = ceil(m, 64) * ceil(n, 64)
     return {"text": text, "inputs": {"x": np.full((m, k), 0.25, np.float16)}, "value": 0.125 * k,
@@ -34,7 +38,8 @@ def matmul(m, k, n):
 def conv(n, h, w, c, o, taps):
     """An image padded before, 64 pixels by 64 channels a tile, taps and channels in steps of 32."""
     oh, ow = h - taps + 1, w - taps + 1
-    text = (f"func @main(%x: f16[{n}, {h}, {w}, {c}]) -> (y: f32[{n}, {oh}, {ow}, {o}]) {{ %w = constant splat(0.5) : f16[{o}, {c}, {taps}, {taps}]\n"
+    text = (f"const @w: f16[{o}, {c}, {taps}, {taps}] = [{halves(o * c * taps * taps)}] func @main(%x: f16[{n}, {h}, {w}, {c}]) -> (y: f32[{n}, {oh}, {ow}, {o}]) {{\n"
+            f"%w = constant value=@w : f16[{o}, {c}, {taps}, {taps}]\n"
             f"%y = conv %x, %w pads=(0, 0, 0, 0) channels_last=1 acc=f32 : f32[{n}, {oh}, {ow}, {o}] return %y }}")
     m, k = n * oh * ow, taps * taps * c
     return {"text": text, "inputs": {"x": np.full((n, h, w, c), 0.25, np.float16)}, "value": 0.125 * k,
@@ -66,9 +71,9 @@ def decode(context, heads, kv, d):
     return {"text": text, "inputs": inputs, "value": 0.75, "bytes": sum(x.nbytes for x in inputs.values()) + heads * d * 4, "mma": mma, "products": 0}
 
 
-# What the layers are of: MiniLM's and SmolLM2's products, a convolution of ResNet-50, an 8B llama's heads and a slice of its down projection.
+# Pieces of layers, with all of K: MiniLM's and SmolLM2's products, a convolution of ResNet-50, an 8B llama's heads and down projection.
 CASES = {
-    "matmul-minilm": lambda: matmul(128, 384, 384), "matmul-smollm": lambda: matmul(64, 576, 1536), "matmul-1": lambda: matmul(1, 576, 576),
+    "matmul-minilm": lambda: matmul(128, 384, 128), "matmul-smollm": lambda: matmul(64, 576, 192), "matmul-1": lambda: matmul(1, 576, 64),
     "conv-resnet": lambda: conv(1, 58, 58, 64, 64, 3), "blocks-1": lambda: blocks(1, 1536, 576, True), "blocks-64": lambda: blocks(64, 576, 192, False),
     "blocks-8b": lambda: blocks(1, 14336, 64, True), "decode-8b": lambda: decode(1024, 32, 8, 128),
 }
