@@ -16,8 +16,9 @@
  * before it in the tile, but never another sequence.
  *
  * Operands of the units are f16 or bf16. q (over a power of two that brings its row below 2) and the weights (times 2^14) are
- * split into parts, two of f16 or three of bf16, so that products have the bits of f32 as elsewhere. Elements of i8 blocks are
- * exact in bf16; the scale of a block of K multiplies the scores, that of V the weights.
+ * split into parts, two of f16 or three of bf16, so that products have the bits of f32 as elsewhere. Elements of f8 (e4m3) are exact in
+ * f16, those of blocks in bf16; the scale of a block of K multiplies the scores, that of V the weights. A block of nibbles is two
+ * tiles: the low halves of its bytes are its first elements, the high ones the others.
  */
 #include <math.h>
 #include <string.h>
@@ -39,8 +40,9 @@ struct flash {
     int q, k, v, positions, seq_of, table, k_scale, v_scale, out, scratch; /* buffers */
     int q_buf[MAX_TERMS];
     int64_t page, d, dv, k_block, v_block, window;
+    int64_t k_cols, v_cols;                  /* of a tile: the whole row, a block, or half of one */
     int heads, kv_heads, rows, group, terms; /* rows of the tile, of the batch in it; terms a number is split into */
-    int n_values;                            /* blocks of V's columns, each a tile */
+    int n_values, halves;                    /* tiles of V's columns; tiles of a block */
     enum dtype type;                         /* of the units' operands */
     const struct dim *n_split, *n_single, *chunks;
     /* of the slice: */
@@ -121,6 +123,18 @@ static struct lp_value *add_scores(struct flash *f, struct lp_value *acc, int64_
     return acc;
 }
 
+/* The numbers of a tile of bytes; half: of nibbles, 0 low, 1 high. */
+static struct lp_value *numbers(struct flash *f, struct lp_value *x, int64_t half)
+{
+    struct lp_builder *b = &f->e->b;
+    if (f->halves == 2) {
+        struct lp_value *by = lp_const_i(b, lp_scalar(DT_U8), half ? 4 : 15);
+        x = lp_cast(b, lp_binary(b, half ? LP_OP_SHR : LP_OP_AND, x, by), DT_I8);
+        x = sub(f, x, lp_const_i(b, lp_scalar(DT_I8), 8));
+    }
+    return lp_cast(b, x, f->type);
+}
+
 /* Operands of the units from a page: they are on their way from here on, and waited for where they are used. */
 struct page_tiles {
     struct lp_value *k[MAX_BLOCKS], *v[MAX_BLOCKS];
@@ -130,16 +144,15 @@ static void load_page(struct flash *f, struct lp_value *page, struct lp_value *c
 {
     struct expr_ctx *e = f->e;
     struct lp_builder *b = &e->b;
-    int64_t kn = f->k_block ? f->k_block : f->d, vn = f->v_block ? f->v_block : f->dv;
     /* Beyond the last position there may be anything, NaN too: K reads as zeros, V as the last position, whose weight is 0 there. */
     struct lp_value *rows = min(f, lp_iota_rows(b, DT_I64, (int)f->page), sub(f, count, e->one));
-    for (int64_t i = 0; i < f->d / kn; i++) {
-        struct lp_value *at[4] = {page, e->zero, f->kv_head, lp_index(b, i * kn)};
-        t->k[i] = lp_cast(b, lp_load_tile(b, f->k, at, (int)kn, (int)f->page, 3, 1, NULL, count), f->type);
+    for (int64_t i = 0; i < f->d / f->k_cols; i++) {
+        struct lp_value *at[4] = {page, e->zero, f->kv_head, lp_index(b, i / f->halves * f->k_cols)};
+        t->k[i] = numbers(f, lp_load_tile(b, f->k, at, (int)f->k_cols, (int)f->page, 3, 1, NULL, count), i % f->halves);
     }
     for (int64_t i = 0; i < f->n_values; i++) {
-        struct lp_value *at[4] = {page, rows, f->kv_head, lp_index(b, i * vn)};
-        t->v[i] = lp_cast(b, lp_load_tile(b, f->v, at, (int)f->page, (int)vn, 1, 3, NULL, NULL), f->type);
+        struct lp_value *at[4] = {page, rows, f->kv_head, lp_index(b, i / f->halves * f->v_cols)};
+        t->v[i] = numbers(f, lp_load_tile(b, f->v, at, (int)f->page, (int)f->v_cols, 1, 3, NULL, NULL), i % f->halves);
     }
 }
 
@@ -156,8 +169,11 @@ static struct lp_value *scores(struct flash *f, const struct page_tiles *t, stru
     struct lp_builder *b = &f->e->b;
     struct lp_value *none = lp_const_f(b, lp_tile(DT_F32, f->rows, (int)f->page), 0), *s = none;
     if (!f->k_block) s = add_scores(f, none, 0, f->d, t->k[0]);
-    for (int64_t i = 0; f->k_block && i < f->d / f->k_block; i++)
-        s = add(f, s, mul(f, add_scores(f, none, i * f->k_block, f->k_block, t->k[i]), scales(f, f->k_scale, page, count, i)));
+    for (int64_t i = 0; f->k_block && i < f->d / f->k_block; i++) {
+        struct lp_value *part = none;
+        for (int64_t h = i * f->halves; h < (i + 1) * f->halves; h++) part = add_scores(f, part, h * f->k_cols, f->k_cols, t->k[h]);
+        s = add(f, s, mul(f, part, scales(f, f->k_scale, page, count, i)));
+    }
     s = mul(f, s, f->unit);
     double cap = ir_attr_float(f->op, "softcap", 0);
     if (cap > 0) s = mul(f, lp_unary(b, LP_OP_TANH, mul(f, s, f32(f, 1 / cap))), f32(f, cap));
@@ -188,7 +204,7 @@ static void one_page(struct flash *f, struct lp_value *number, struct lp_value *
     w = mul(f, w, f32(f, WEIGHT_SCALE));
     if (!f->v_block) split(f, w, parts);
     for (int i = 0; i < f->n_values; i++) {
-        if (f->v_block) split(f, mul(f, w, scales(f, f->v_scale, page, count, i)), parts);
+        if (f->v_block && i % f->halves == 0) split(f, mul(f, w, scales(f, f->v_scale, page, count, i / f->halves)), parts);
         state[2 + i] = mul(f, state[2 + i], c);
         for (int j = 0; j < f->terms; j++) state[2 + i] = lp_dot(b, state[2 + i], parts[j], t.v[i]);
     }
@@ -328,9 +344,15 @@ static void set_rows(struct flash *f)
     f->pos = lp_cast(b, lp_load_tile(b, f->positions, &row, f->rows, 1, 0, 0, NULL, NULL), DT_I32);
 }
 
+/* Shared memory of a page's tiles, whose rows are 16 bytes longer than they need be. */
+static int64_t page_bytes(const struct flash *f)
+{
+    return f->page * ((2 * f->k_cols + 16) * (f->d / f->k_cols) + (2 * f->v_cols + 16) * (f->dv / f->v_cols));
+}
+
 static void tile_sizes(const struct flash *f, int64_t *group, int *rows)
 {
-    int64_t widest = f->page * (2 * f->d + 16) + f->page * (2 * f->dv + 16) + 512 * f->n_values;
+    int64_t widest = page_bytes(f);
     for (*rows = WARP_ROWS * MAX_WARPS; *rows > WARP_ROWS && widest + *rows * (2 * f->d + 16) * f->terms > SHARED_BYTES; *rows /= 2) {}
     *group = *rows / f->heads;
 }
@@ -428,7 +450,7 @@ static bool types_fit(struct flash *f)
 {
     enum dtype k = ir_operand(f->op, 1)->type.dtype, v = ir_operand(f->op, 2)->type.dtype;
     unsigned mma = f->l->level->gpu->mma;
-    f->type = k == DT_I8 ? DT_BF16 : k;
+    f->type = k == DT_I8 || k == DT_U8 ? DT_BF16 : k == DT_F8E4M3FN ? DT_F16 : k;
     f->terms = f->type == DT_F16 ? 2 : 3;
     return k == v && (f->type == DT_F16 || f->type == DT_BF16) && (mma >> f->type & 1) && ir_operand(f->op, 0)->type.dtype == DT_F32;
 }
@@ -436,7 +458,7 @@ static bool types_fit(struct flash *f)
 static bool shape_fits(struct flash *f)
 {
     struct attention_shape s;
-    if (!attention_shape_of(f->op, &s) || s.nibbles || s.heads > MAX_HEADS || s.dv > MAX_DV) return false;
+    if (!attention_shape_of(f->op, &s) || s.heads > MAX_HEADS || s.dv > MAX_DV) return false;
     f->page = s.page, f->d = s.d, f->dv = s.dv, f->heads = s.heads, f->k_block = s.k_block, f->v_block = s.v_block;
     f->kv_heads = (int)ir_operand(f->op, 1)->type.dims[2]->value;
     f->window = ir_attr_int(f->op, "window", 0);
@@ -444,11 +466,14 @@ static bool shape_fits(struct flash *f)
     /* whole fragments and whole pieces of 16 bytes */
     for (int i = 1; i < 3; i++)
         if (ir_operand(f->op, i)->type.dims[3]->kind != DIM_CONST || ir_operand(f->op, i)->type.dims[3]->value % 16) return false;
-    if (f->d % 16 || f->dv % 16 || f->k_block % 16 || f->v_block % 16 || f->page % 16 || f->page > 64) return false;
-    if (f->k_block && (f->d % f->k_block || f->dv % f->v_block || f->d / f->k_block > MAX_BLOCKS || f->dv / f->v_block > MAX_BLOCKS)) return false;
-    f->n_values = f->v_block ? (int)(f->dv / f->v_block) : 1;
-    int64_t least = f->page * (2 * f->d + 16) + f->page * (2 * f->dv + 16) + 512 * f->n_values + WARP_ROWS * (2 * f->d + 16) * f->terms;
-    return least <= SHARED_BYTES;
+    f->halves = s.nibbles ? 2 : 1;
+    f->k_cols = f->k_block ? f->k_block / f->halves : f->d, f->v_cols = f->v_block ? f->v_block / f->halves : f->dv;
+    if ((s.nibbles && !f->k_block) || !f->k_cols || !f->v_cols || f->k_block % f->halves || f->v_block % f->halves) return false;
+    if (f->d % 16 || f->dv % 16 || f->k_cols % 16 || f->v_cols % 16 || f->page % 16 || f->page > 64) return false;
+    if (f->k_block && (f->d % f->k_block || f->dv % f->v_block)) return false;
+    if (f->d / f->k_cols > MAX_BLOCKS || f->dv / f->v_cols > MAX_BLOCKS) return false;
+    f->n_values = (int)(f->dv / f->v_cols);
+    return page_bytes(f) + WARP_ROWS * (2 * f->d + 16) * f->terms <= SHARED_BYTES;
 }
 
 static void add_scratch(struct flash *f)

@@ -222,7 +222,10 @@ static void print_op(struct printer *p, struct lp_op *op)
         pr_fail(p, DIAG_NO_LOWERING, "no code on this target for", lp_op_name(op->code));
         return;
     }
-    if (warp_is_staged(p, op) && op->code == LP_OP_CAST) return; /* on its way already */
+    if (warp_is_staged(p, op)) {
+        warp_stage(p, op);
+        return;
+    }
     if (lp_op_flags(op->code) & LP_F_PW) {
         pr_pointwise(p, op);
         return;

@@ -285,10 +285,6 @@ static void put_element(struct printer *p, const struct lp_op *op, struct lp_typ
 void cta_load(struct printer *p, const struct lp_op *op)
 {
     if (warp_is_held(p, op)) return;
-    if (warp_is_staged(p, op)) {
-        warp_stage(p, op);
-        return;
-    }
     const struct lp_value *y = op->results[0];
     struct strbuf at = {0}, there = {0}, declare = {0}, dst = {0};
     put_element(p, op, y->type, true, &at, &there);

@@ -27,7 +27,7 @@ int cta_elems(struct lp_type t, enum cta_order order);
 /* Opens the loop over them: e with ri and ci, ci, or ri; nothing for one. */
 void cta_loop_begin(struct printer *p, struct lp_type t);
 
-/* Tiles by rows without a loop over K (print_warp.c). Is the op an operand of DOT that is brought to shared memory, or one that lies there? */
+/* Tiles by rows without a loop over K (print_warp.c). Is the op part of an operand of DOT that is brought to shared memory, or one that lies there? */
 bool warp_is_staged(const struct printer *p, const struct lp_op *op);
 bool warp_is_held(const struct printer *p, const struct lp_op *op);
 void warp_stage(struct printer *p, const struct lp_op *op);

@@ -4,7 +4,7 @@
  * prelude_wgmma.c, for any number of columns). A row's sum or maximum is then the business of four threads.
  *
  * Operands of DOT. The second one is a LOAD from global memory: where the LOAD stands its copy to shared memory begins
- * (cp.async; bytes of i8 blocks become bf16 on their way), where the DOT stands it is waited for. Loads that follow each other are
+ * (cp.async; bytes become halves on their way), where the DOT stands it is waited for. Loads that follow each other are
  * in flight together; a barrier before the first keeps them from what a DOT still reads. Rows in shared memory are 16 bytes longer
  * than they need be, which puts the eight that ldmatrix reads at once in different banks. The first operand is a tile in shared memory
  * (a STACK buffer, which the CTA has for itself) or one in registers: two neighbouring fragments of a result are one of an operand.
@@ -40,11 +40,11 @@ const char cta_warp_tiles[] =
 
 /* ROWS rows of COLS elements; rows from `there` on are zeros, or the last one again. */
 const char cta_warp_stage[] =
-    /* Eight neighbouring threads write in different banks: rows of four pieces go in pairs r, r + 4. */
+    /* Eight neighbouring threads write in different banks: rows of four pieces go in pairs r, r + 4, those of two the even ones first. */
     "template <int PIECES> DEVICE int staged_row(int at)\n"
     "{\n"
     "    const int t = at / PIECES;\n"
-    "    return PIECES == 4 ? t / 8 * 8 + t % 8 / 2 + t % 2 * 4 : t;\n"
+    "    return PIECES == 4 ? t / 8 * 8 + t % 8 / 2 + t % 2 * 4 : PIECES == 2 ? t / 8 * 8 + t % 4 * 2 + t / 4 % 2 : t;\n"
     "}\n"
     "template <int ROWS, int COLS, int THREADS> DEVICE void stage_halves(char *to, const char *p, i64 stride, i64 there, bool zeros)\n"
     "{\n"
@@ -63,17 +63,35 @@ const char cta_warp_stage[] =
     "    const u32 low = __float_as_int((float)(i8)(x >> i * 8)), high = __float_as_int((float)(i8)(x >> i * 8 + 8));\n"
     "    return low >> 16 | (high & 0xffff0000u);\n"
     "}\n"
-    "template <int ROWS, int COLS, int THREADS> DEVICE void stage_bytes(char *to, const char *p, i64 stride, i64 there, bool zeros)\n"
+    "DEVICE uint4 bf16_of_eight(uint2 x) { return uint4{bf16_of_bytes(x.x, 0), bf16_of_bytes(x.x, 2), bf16_of_bytes(x.y, 0), bf16_of_bytes(x.y, 2)}; }\n"
+    /* Eight bytes of a cache as eight halves, and what reads as zeros. */
+    "struct from_i8 { static const u32 zero = 0; static METHOD uint4 halves(uint2 x) { return bf16_of_eight(x); } };\n"
+    "template <int SHIFT> struct from_nibbles {\n"
+    "    static const u32 zero = 0x88888888;\n"
+    "    static METHOD u32 less_8(u32 x) { return ((x >> SHIFT & 0x0f0f0f0f | 0x80808080) - 0x08080808) ^ 0x80808080; }\n"
+    "    static METHOD uint4 halves(uint2 x) { return bf16_of_eight(uint2{less_8(x.x), less_8(x.y)}); }\n"
+    "};\n"
+    "struct from_f8 {\n"
+    "    static const u32 zero = 0;\n"
+    "    static METHOD u32 pair(u32 x, int i)\n" /* e4m3's exponent and mantissa are f16's but for a factor of 256; 0x7f is NaN */
+    "    {\n"
+    "        const u32 p = (x >> i * 8 & 0xff) | (x >> (i * 8 + 8) & 0xff) << 16, nan = (p & 0x007f007f) + 0x00010001 & 0x00800080;\n"
+    "        u32 y = (p & 0x007f007f) << 7 | (p & 0x00800080) << 8;\n"
+    "        asm(\"mul.rn.f16x2 %0, %0, %1;\" : \"+r\"(y) : \"r\"(0x5c005c00));\n"
+    "        return y | nan * 0xfc;\n"
+    "    }\n"
+    "    static METHOD uint4 halves(uint2 x) { return uint4{pair(x.x, 0), pair(x.x, 2), pair(x.y, 0), pair(x.y, 2)}; }\n"
+    "};\n"
+    "template <class FROM, int ROWS, int COLS, int THREADS> DEVICE void stage_bytes(char *to, const char *p, i64 stride, i64 there, bool zeros)\n"
     "{\n"
     "    const int pieces = COLS / 8;\n"
     "    #pragma unroll\n"
     "    for (int i = 0; i < (ROWS * pieces + THREADS - 1) / THREADS; i++) {\n"
     "        const int at = i * THREADS + threadIdx.x, r = staged_row<pieces>(at), c = at % pieces;\n"
     "        if (at >= ROWS * pieces) break;\n"
-    "        uint2 x = {0, 0};\n"
+    "        uint2 x = {FROM::zero, FROM::zero};\n"
     "        if (!zeros || r < there) x = *(const uint2 *)(p + int_min((i64)r, there - 1) * stride + c * 8);\n"
-    "        const uint4 y = {bf16_of_bytes(x.x, 0), bf16_of_bytes(x.x, 2), bf16_of_bytes(x.y, 0), bf16_of_bytes(x.y, 2)};\n"
-    "        *(uint4 *)(to + r * (COLS * 2 + 16) + c * 16) = y;\n"
+    "        *(uint4 *)(to + r * (COLS * 2 + 16) + c * 16) = FROM::halves(x);\n"
     "    }\n"
     "}\n"
     "DEVICE void stage_commit() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }\n"
@@ -135,25 +153,59 @@ static bool feeds_dot(const struct lp_block *b, const struct lp_value *v, int op
     return false;
 }
 
-/* The LOAD behind the second operand of a DOT, NULL when there is none. */
-static const struct lp_op *staged_load(const struct lp_value *v)
+static bool is_by(const struct lp_op *op, enum lp_opcode code, int64_t n)
+{
+    const struct lp_op *c = op && op->code == code ? op->operands[1]->def : NULL;
+    return c && c->code == LP_OP_CONST && c->imm == n;
+}
+
+static const struct lp_op *before(const struct lp_op *op, enum lp_opcode code)
+{
+    const struct lp_op *def = op->operands[0]->def;
+    return def && def->code == code ? def : NULL;
+}
+
+/*
+ * The LOAD behind the second operand of a DOT, NULL when there is none: itself, its CAST, or that of nibbles less 8 (passes/lower_flash.c),
+ * of which `half` says whether they are the low (0) or the high ones.
+ */
+static const struct lp_op *staged_load(const struct lp_value *v, int *half)
 {
     const struct lp_op *op = v->def;
-    if (op && op->code == LP_OP_CAST) op = op->operands[0]->def;
-    return op && op->code == LP_OP_LOAD ? op : NULL;
+    *half = -1;
+    if (!op || op->code == LP_OP_LOAD) return op;
+    if (op->code != LP_OP_CAST) return NULL;
+    const struct lp_op *less = op->operands[0]->def;
+    if (!is_by(less, LP_OP_SUB, 8)) return before(op, LP_OP_LOAD);
+    const struct lp_op *wide = before(less, LP_OP_CAST), *part = wide ? wide->operands[0]->def : NULL;
+    *half = is_by(part, LP_OP_AND, 15) ? 0 : is_by(part, LP_OP_SHR, 4) ? 1 : -1;
+    return *half >= 0 ? before(part, LP_OP_LOAD) : NULL;
+}
+
+/* Nothing but operands of DOT comes of it: what a tile's bytes are on their way to be. */
+static bool is_on_its_way(const struct printer *p, const struct lp_op *op)
+{
+    const struct lp_value *v = op->results[0];
+    if (v->type.rows == 1 || v->type.cols == 1) return false;
+    if (feeds_dot(p->k->body, v, 2)) return true;
+    for (const struct lp_op *user = op->next; user; user = user->next) {
+        bool takes_apart = user->code == LP_OP_CAST || user->code == LP_OP_SUB || user->code == LP_OP_AND || user->code == LP_OP_SHR;
+        if (takes_apart && user->operands[0] == v) return is_on_its_way(p, user);
+    }
+    return false;
 }
 
 bool warp_is_staged(const struct printer *p, const struct lp_op *op)
 {
-    if (!p->k->cta_warp_rows || (op->code != LP_OP_LOAD && op->code != LP_OP_CAST)) return false;
-    const struct lp_value *v = op->results[0];
-    if (v->type.rows == 1 || v->type.cols == 1) return false;
-    if (feeds_dot(p->k->body, v, 2)) return staged_load(v) != NULL;
-    /* what an i8 tile becomes is asked for the LOAD, too */
-    if (op->code == LP_OP_LOAD)
-        for (const struct lp_op *cast = op->next; cast; cast = cast->next)
-            if (cast->code == LP_OP_CAST && cast->operands[0] == v) return feeds_dot(p->k->body, cast->results[0], 2);
-    return false;
+    if (!p->k->cta_warp_rows) return false;
+    switch (op->code) {
+    case LP_OP_LOAD:
+    case LP_OP_CAST:
+    case LP_OP_SUB:
+    case LP_OP_AND:
+    case LP_OP_SHR: return is_on_its_way(p, op);
+    default: return false;
+    }
 }
 
 bool warp_is_held(const struct printer *p, const struct lp_op *op)
@@ -183,17 +235,35 @@ static bool last_row(const struct lp_op *load, const struct lp_value **last)
     return true;
 }
 
-void warp_stage(struct printer *p, const struct lp_op *op)
+/* What reads bytes, NULL: 16 bits that are copied as they are. */
+static const char *reader(enum dtype from, enum dtype to, int half)
 {
+    if (from == DT_I8 && to == DT_BF16 && half < 0) return "from_i8";
+    if (from == DT_U8 && to == DT_BF16 && half >= 0) return half ? "from_nibbles<4>" : "from_nibbles<0>";
+    if (from == DT_F8E4M3FN && to == DT_F16 && half < 0) return "from_f8";
+    return NULL;
+}
+
+void warp_stage(struct printer *p, const struct lp_op *end)
+{
+    int half;
+    if (!feeds_dot(p->k->body, end->results[0], 2)) return; /* on the way there */
+    const struct lp_op *op = staged_load(end->results[0], &half);
+    if (!op) {
+        pr_fail(p, DIAG_CODEGEN, "no code on this target for this operand of", "dot");
+        return;
+    }
     const struct lp_buf *b = &p->k->bufs.v[op->buf];
+    const char *bytes_by = reader(b->dtype, end->results[0]->type.dtype, half);
     const struct lp_value *last = NULL, *ncols = lp_ncols(p->k, op);
     struct lp_type t = op->results[0]->type;
     struct strbuf at = {0}, there = {0}, stride = {0};
     bool trans = runs_along_columns(p, op);
     int rows = trans ? t.rows : t.cols, cols = trans ? t.cols : t.rows;
     size_t bytes = dtype_bytes(b->dtype);
+    bool as_is = end == op && (b->dtype == DT_F16 || b->dtype == DT_BF16);
     if (!last_row(op, &last) || op->has_nrows || (trans ? ncols != NULL : last != NULL || !dim_is(b->strides[op->row_axis], 1)) || rows % 16 || cols % 16 ||
-        (b->dtype != DT_F16 && b->dtype != DT_BF16 && b->dtype != DT_I8) || p->n_staged == CUDA_STAGED) {
+        (!as_is && !bytes_by) || p->n_staged == CUDA_STAGED) {
         pr_fail(p, DIAG_CODEGEN, "no code on this target for this operand of", "dot");
         return;
     }
@@ -211,11 +281,12 @@ void warp_stage(struct printer *p, const struct lp_op *op)
     else strbuf_printf(&there, "%d", rows);
     pr_stride(p, &stride, b->strides[trans ? op->row_axis : op->col_axis]);
     if (!p->n_staged) pr_line(p, "__syncthreads();");
-    pr_line(p, "__shared__ __align__(16) char s%u[%d];", op->results[0]->id, rows * (cols * 2 + 16));
-    pr_line(p, "stage_%s<%d, %d, %d>(s%u, %s, %s * %zu, %s, %s);", bytes == 1 ? "bytes" : "halves", rows, cols, p->k->cta_threads, op->results[0]->id,
-            strbuf_get(&at), strbuf_get(&stride), bytes, strbuf_get(&there), trans ? "false" : "true");
+    unsigned id = end->results[0]->id;
+    pr_line(p, "__shared__ __align__(16) char s%u[%d];", id, rows * (cols * 2 + 16));
+    pr_line(p, "stage_%s%s%s%d, %d, %d>(s%u, %s, %s * %zu, %s, %s);", bytes_by ? "bytes<" : "halves<", bytes_by ? bytes_by : "", bytes_by ? ", " : "", rows, cols,
+            p->k->cta_threads, id, strbuf_get(&at), strbuf_get(&stride), bytes, strbuf_get(&there), trans ? "false" : "true");
     pr_line(p, "stage_commit();");
-    p->staged[p->n_staged++] = op->results[0]->id;
+    p->staged[p->n_staged++] = id;
     strbuf_deinit(&at);
     strbuf_deinit(&there);
     strbuf_deinit(&stride);
@@ -242,7 +313,8 @@ void warp_staging_ends(struct printer *p)
 
 void warp_dot(struct printer *p, const struct lp_op *op)
 {
-    const struct lp_op *load = staged_load(op->operands[2]), *held = op->operands[1]->def;
+    int half;
+    const struct lp_op *load = staged_load(op->operands[2], &half), *held = op->operands[1]->def;
     const struct lp_value *y = op->results[0];
     struct lp_type a = op->operands[1]->type, b = op->operands[2]->type;
     struct strbuf declare = {0}, from = {0}, acc = {0};
@@ -253,7 +325,8 @@ void warp_dot(struct printer *p, const struct lp_op *op)
         pr_fail(p, DIAG_CODEGEN, "no code on this target for this shape of", "dot");
         return;
     }
-    if (!wait_for(p, load->results[0]->id)) return;
+    unsigned staged = op->operands[2]->id;
+    if (!wait_for(p, staged)) return;
     pr_declare(p, &declare, y);
     pr_scalar(&acc, op->operands[0]);
     pr_line(p, "%s;", strbuf_get(&declare));
@@ -262,7 +335,7 @@ void warp_dot(struct printer *p, const struct lp_op *op)
     if (is_held) strbuf_printf(&from, "shared_tile(b%d, %lld, %lld)", held->buf, (long long)p->k->bufs.v[held->buf].dims[1]->value * 2 + 16, (long long)col);
     else strbuf_puts(&from, "in_registers("), pr_scalar(&from, op->operands[1]), strbuf_putc(&from, ')');
     pr_line(p, "dot_tile<mma_%s, %d, %d, %s>(v%u, %s, s%u);", dtype_name(a.dtype), a.cols, b.cols, runs_along_columns(p, load) ? "true" : "false", y->id,
-            strbuf_get(&from), load->results[0]->id);
+            strbuf_get(&from), staged);
     strbuf_deinit(&declare);
     strbuf_deinit(&from);
     strbuf_deinit(&acc);

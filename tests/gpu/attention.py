@@ -4,7 +4,7 @@
 
 usage: attention.py INFC FOLDER_OF_LIBCUDA ARCHITECTURE CACHE [SHAPE]
 
-CACHE: f16, bf16, i8. Every batch of every shape is a line, ok or not ok. Slots that no row may see hold NaN; the last row of a
+CACHE: f16, bf16, f8, i8, u4. Every batch of every shape is a line, ok or not ok. Slots that no row may see hold NaN; the last row of a
 batch must be the same bits when it is alone."""
 import os
 import subprocess
@@ -28,17 +28,19 @@ def run(command, env):
 
 def text_of(shape, cache):
     h, g, d, dv, page, window, cap = shape
-    kind = "f32" if cache == "bf16" else cache
+    kind = "f32" if cache in ("bf16", "f8") else "u8" if cache == "u4" else cache
+    width = {"u4": 2}.get(cache, 1)
     extra, args, casts, k, v = "", "", "", "%k", "%v"
-    if cache == "i8":
+    if cache in ("i8", "u4"):
         extra = f", %ks: f16[pages, {page}, {g}, {d // 32}], %vs: f16[pages, {page}, {g}, {dv // 32}]"
         args = ", %ks, %vs"
-    if cache == "bf16":
-        casts = (f"%kb = cast %k to=bf16 : bf16[pages, {page}, {g}, {d}]\n%vb = cast %v to=bf16 : bf16[pages, {page}, {g}, {dv}]\n")
+    if kind == "f32":
+        to = "bf16" if cache == "bf16" else "f8e4m3fn"
+        casts = (f"%kb = cast %k to={to} : {to}[pages, {page}, {g}, {d}]\n%vb = cast %v to={to} : {to}[pages, {page}, {g}, {dv}]\n")
         k, v = "%kb", "%vb"
     attrs = f"scale=0.2 {f'window={window} ' if window else ''}{f'softcap={cap} ' if cap else ''}"
     return f"""model "m" {{ sym n in [1, 512] sym pages in [1, 512] sym seqs in [1, 64] sym width in [1, 512]
-func @main(%q: f32[n, {h}, {d}], %k: {kind}[pages, {page}, {g}, {d}], %v: {kind}[pages, {page}, {g}, {dv}], %p: i32[n], %s: i32[n],
+func @main(%q: f32[n, {h}, {d}], %k: {kind}[pages, {page}, {g}, {d // width}], %v: {kind}[pages, {page}, {g}, {dv // width}], %p: i32[n], %s: i32[n],
   %t: i32[seqs, width]{extra}) -> (y: f32[n, {h}, {dv}]) {{
 {casts}%y = paged_attention %q, {k}, {v}, %p, %s, %t{args} {attrs} return %y }} }}
 """
@@ -47,6 +49,12 @@ func @main(%q: f32[n, {h}, {d}], %k: {kind}[pages, {page}, {g}, {d}], %v: {kind}
 def bf16(x):
     u = x.astype(np.float32).view(np.uint32)
     return ((u + 0x7fff + (u >> 16 & 1)) & 0xffff0000).view(np.float32)
+
+
+def e4m3(x):
+    """The nearest of the format's numbers: 3 bits behind the first, 2^-9 apart at least, 448 at most."""
+    step = 2.0 ** np.maximum(np.floor(np.log2(np.maximum(np.abs(x), 1e-30))) - 3, -9)
+    return np.clip(np.rint(x / step) * step, -448, 448)
 
 
 def make(shape, batch, cache, r):
@@ -60,10 +68,11 @@ def make(shape, batch, cache, r):
     states = {}
     for name, width in (("k", d), ("v", dv)):
         full = (len(order), page, g, width)
-        if cache == "i8":
-            states[name], states[name + "s"] = np.full(full, -127, np.int8), np.full(full[:3] + (width // 32,), np.nan, np.float16)
+        if cache in ("i8", "u4"):
+            states[name] = np.full(full, -127, np.int8) if cache == "i8" else np.full(full[:3] + (width // 2,), 0xf0, np.uint8)
+            states[name + "s"] = np.full(full[:3] + (width // 32,), np.nan, np.float16)
         else:
-            states[name] = np.full(full, np.nan, np.float32 if cache == "bf16" else np.float16)
+            states[name] = np.full(full, np.nan, np.float16 if cache == "f16" else np.float32)
     seen, at = [], 0
     for i, n in enumerate(lengths):
         table[i, :need[i]] = order[at:at + need[i]]
@@ -78,8 +87,15 @@ def make(shape, batch, cache, r):
                 q = np.clip(np.rint(x * 40), -127, 127).astype(np.int8)
                 states[name][where], states[name + "s"][where] = q, s
                 x = q.astype(np.float64) * np.repeat(s.astype(np.float64), 32, axis=2)
+            elif cache == "u4": # the first half of a block's 32 elements in the low halves of its bytes
+                s = np.abs(r.standard_normal((len(slots), g, width // 32)) * 0.2).astype(np.float16)
+                q = np.clip(np.rint(x * 4), -8, 7).astype(np.int8)
+                halves = (q + 8).astype(np.uint8).reshape(len(slots), g, width // 32, 2, 16)
+                states[name][where] = (halves[..., 0, :] | halves[..., 1, :] << 4).reshape(len(slots), g, width // 2)
+                states[name + "s"][where] = s
+                x = q.astype(np.float64) * np.repeat(s.astype(np.float64), 32, axis=2)
             else:
-                x = bf16(x) if cache == "bf16" else x.astype(np.float16)
+                x = bf16(x) if cache == "bf16" else e4m3(x) if cache == "f8" else x.astype(np.float16)
                 states[name][where] = x
             rows.append(x.astype(np.float64))
         seen.append(rows)

@@ -197,6 +197,14 @@ if t_run counters 0 env INFC_FAKE_COUNTERS=1 INFC_FAKE_CC=80 LD_LIBRARY_PATH="$f
     else t_fail counters "$(cat err)"; fi
 fi
 
+# One kernel each, against numbers worked out by hand.
+for arch in 80 90; do
+    if ! t_want "counts-sm$arch"; then continue; fi
+    $python "$INFC_SRC/tests/gpu/counts.py" "$INFC" "$fake" $arch >lines 2>err || t_failures=1
+    cat lines
+    if [ -s err ]; then t_fail "counts-sm$arch" "$(tail -n 1 err)"; fi
+done
+
 # ---- block formats on tensor units ----
 
 # Thirty shapes of each format, against numpy, the CPU's bits and the bits of a row that is alone.
@@ -218,7 +226,7 @@ done
 
 # Two shapes of each kind of cache, a dozen batches of each, against numpy; what the cubins may not have and must have.
 for arch in 80 89 90; do
-    for cache in f16 bf16 i8; do
+    for cache in f16 bf16 f8 i8 u4; do
         if ! t_want "attention-$cache-sm$arch"; then continue; fi
         $python "$INFC_SRC/tests/gpu/attention.py" "$INFC" "$fake" $arch $cache >lines 2>err || t_failures=1
         cat lines
@@ -295,6 +303,8 @@ chat 90 fp8 f16 0.3 0.05
 heads 80 keep q8 1e-5 2e-6
 blocks 80 keep f16 1e-5 2e-6
 blocks 90 keep q8 1e-5 2e-6
+heads 80 keep q4 1e-5 2e-6
+heads 89 f16 f8 1e-2 1e-3
 heads 90 f16 f16 1e-2 1e-3
 END
     # Twenty steps: the prompt, the first token, eighteen of the one graph; a size that came once has none.
