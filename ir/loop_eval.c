@@ -170,7 +170,9 @@ static int64_t block_q(const union lp_cell *units, const struct blocks *d, size_
 {
     size_t step = (size_t)blocks_step(d);
     uint64_t u = (uint64_t)units[(size_t)blocks_q_at(d) + (k / step * BLOCKS_COLS + c) * 2 + k % 2].i, field = k % step / 2;
-    return d->nibbles ? (int64_t)(u >> 4 * field & 15) : (int64_t)(int8_t)(u >> 8 * field & 255);
+    if (!d->nibbles) return (int64_t)(int8_t)(u >> 8 * field & 255);
+    uint64_t high = d->high ? (uint64_t)units[(size_t)blocks_high_at(d) + c * 2 + k % 2].i >> (uint64_t)d->high * (k / 2) & ((1u << d->high) - 1) : 0;
+    return (int64_t)(u >> 4 * field & 15) | (int64_t)(high << 4);
 }
 
 static void run_dot_blocks(const struct machine *m, const struct lp_op *op)

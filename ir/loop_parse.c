@@ -482,7 +482,7 @@ static bool read_plain(struct parser *s, struct draft *d, struct lp_block *b)
         break;
     case LP_OP_EXTRACT:
     case LP_OP_DOT_BLOCKS:
-    case LP_OP_MMA: good = read_small(s, 0, d->code == LP_OP_DOT_BLOCKS ? 1 << 20 : UINT16_MAX, &d->index) && expect(s, ",") && read_operand_list(s, d); break;
+    case LP_OP_MMA: good = read_small(s, 0, d->code == LP_OP_DOT_BLOCKS ? 1 << 22 : UINT16_MAX, &d->index) && expect(s, ",") && read_operand_list(s, d); break;
     default: good = read_operand_list(s, d);
     }
     if (!good) return false;

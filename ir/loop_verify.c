@@ -94,7 +94,7 @@ static const char *check_dot_blocks(const struct lp_op *op)
 {
     struct lp_type c = op->operands[0]->type, x = op->operands[1]->type, s = op->operands[2]->type, u = op->operands[3]->type;
     struct blocks d = blocks_decode(op->index);
-    if (op->index < 0 || d.group < 8 || d.group > 256 || d.group % 8 || d.zero > 128) return "no such blocks";
+    if (op->index < 0 || d.group < 8 || d.group > 256 || d.group % 8 || d.zero > 128 || (d.high && (!d.nibbles || d.group / 2 * d.high != 16))) return "no such blocks";
     if (!same_type(c, op->results[0]->type)) return "the result's type is not the accumulator's";
     if (c.dtype != DT_F32 || x.dtype != DT_I16 || s.dtype != DT_F32 || u.dtype != DT_U16) return "the types do not fit";
     bool fits = c.cols == BLOCKS_COLS && x.rows == c.rows && x.cols == d.group && s.rows == c.rows && s.cols == 1 && u.rows == 1 && u.cols == blocks_units(&d);

@@ -26,7 +26,7 @@ struct dot_blocks {
 
 static bool is_exact(const struct blocks *d, int64_t most)
 {
-    return most <= MAX_WORD && (d->nibbles || !d->zero) && most * (d->nibbles ? 15 : 128) * d->group <= MAX_EXACT_SUM;
+    return most <= MAX_WORD && (d->nibbles || !d->zero) && most * (d->nibbles ? (16 << d->high) - 1 : 128) * d->group <= MAX_EXACT_SUM;
 }
 
 static bool is_mine(struct dot_blocks *t)
@@ -43,6 +43,7 @@ static bool is_mine(struct dot_blocks *t)
     t->rank = op->results[0].type.rank;
     t->n = op->results[0].type.dims[t->rank - 1];
     bool fits = t->d.group == 16 || t->d.group == 32 || t->d.group == 64 || t->d.group == 128;
+    fits = fits && (!t->d.high || (t->d.nibbles && t->d.group / 2 * t->d.high == 16));
     return fits && t->rank >= 2 && is_exact(&t->d, ir_attr_int(op, "max", INT16_MAX));
 }
 

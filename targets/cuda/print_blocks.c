@@ -78,8 +78,8 @@ void cta_print_block_loop(struct printer *p, const struct lp_op *op)
         pr_line(p, "%s;", strbuf_get(&declare));
         pr_line(p, "#pragma unroll");
         pr_line(p, "for (int e = 0; e < 16; e++) v%u[e] = v%u[e];", op->results[0]->id, op->operands[2]->id);
-        pr_line(p, "block_loop<blocks<%d, %d, %d, %d, %d>>(v%u, (const char *)(%s), %s, (const char *)(%s), %lld, %s);", d.group, d.nibbles, d.wide, d.has_min,
-                d.zero, op->results[0]->id, strbuf_get(&w), strbuf_get(&s), strbuf_get(&u), (long long)hi, strbuf_get(&rows));
+        pr_line(p, "block_loop<blocks<%d, %d, %d, %d, %d, %d>>(v%u, (const char *)(%s), %s, (const char *)(%s), %lld, %s);", d.group, d.nibbles, d.wide, d.has_min,
+                d.zero, d.high, op->results[0]->id, strbuf_get(&w), strbuf_get(&s), strbuf_get(&u), (long long)hi, strbuf_get(&rows));
     } else {
         pr_fail(p, DIAG_CODEGEN, "no code on this target for this shape of", "dot_blocks");
     }

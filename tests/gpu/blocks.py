@@ -12,10 +12,10 @@ import sys
 
 import numpy as np
 
-# name: group, nibbles, wide, min, zero (ir/blocks.h), as passes/quant.c describes the formats
-FORMATS = {"q4_0": (32, 1, 0, 0, 8), "q4_1": (32, 1, 0, 1, 0), "q8_0": (32, 0, 0, 0, 0), "q5_1": (32, 0, 0, 1, 0), "q4_K": (32, 1, 1, 1, 0),
-           "q5_K": (32, 0, 1, 1, 0), "q6_K": (16, 0, 1, 0, 0), "q2_K": (16, 1, 1, 1, 0), "q3_K": (16, 1, 1, 0, 4), "g64": (64, 1, 0, 0, 8),
-           "b64": (64, 0, 0, 1, 0), "g128": (128, 1, 1, 1, 0)}
+# name: group, nibbles, wide, min, zero, high (ir/blocks.h), as passes/quant.c describes the formats
+FORMATS = {"q4_0": (32, 1, 0, 0, 8, 0), "q4_1": (32, 1, 0, 1, 0, 0), "q8_0": (32, 0, 0, 0, 0, 0), "q5_1": (32, 1, 0, 1, 0, 1), "q4_K": (32, 1, 1, 1, 0, 0),
+           "q5_K": (32, 1, 1, 1, 0, 1), "q6_K": (16, 1, 1, 0, 32, 2), "q2_K": (16, 1, 1, 1, 0, 0), "q3_K": (16, 1, 1, 0, 4, 0), "b16": (16, 0, 1, 0, 0, 0),
+           "g64": (64, 1, 0, 0, 8, 0), "b64": (64, 0, 0, 1, 0, 0), "g128": (128, 1, 1, 1, 0, 0)}
 # K in groups, N: less than a stage, whole stages, a rest; less than a panel, whole panels, a rest
 SHAPES = [(3, 24), (16, 96), (11, 70)]
 ROWS = [1, 2, 8, 9, 16, 17, 33, 64, 65, 130]
@@ -29,17 +29,17 @@ def run(command, env):
 
 
 def units_of(f):
-    group, nibbles, wide, has_min, _ = f
-    return 32 * (2 if wide else 1) * (2 if has_min else 1) + group // (8 if nibbles else 4) * 64
+    group, nibbles, wide, has_min, _, high = f
+    return 32 * (2 if wide else 1) * (2 if has_min else 1) + (64 if high else 0) + group // (8 if nibbles else 4) * 64
 
 
 def text_of(f):
-    group, nibbles, wide, has_min, zero = f
+    group, nibbles, wide, has_min, zero, high = f
     args, body, outs, names = [], [], [], []
     for i, (groups, n) in enumerate(SHAPES):
         args += [f"%w{i}: i16[t, {groups * group}]", f"%s{i}: f32[t, {groups}]", f"%d{i}: f32[t, 1]", f"%b{i}: u16[{-(-n // 32)}, {groups}, {units_of(f)}]",
                  f"%r{i}: f32[t, {n}]"]
-        body.append(f"%p{i} = qmatmul_int %w{i}, %s{i}, %d{i}, %b{i} n={n} group={group} nibbles={nibbles} wide={wide} min={has_min} zero={zero} "
+        body.append(f"%p{i} = qmatmul_int %w{i}, %s{i}, %d{i}, %b{i} n={n} group={group} nibbles={nibbles} wide={wide} min={has_min} zero={zero} high={high} "
                     f"max=2032 : f32[t, {n}]\n%y{i} = add %p{i}, %r{i} : f32[t, {n}]\n")
         outs.append(f"y{i}: f32[t, {n}]")
         names.append(f"%y{i}")
@@ -48,9 +48,9 @@ def text_of(f):
 
 def blocks(f, groups, n, r):
     """The stream, and the weights that it stands for: q, scale and minimum, [groups, group, N] and [groups, N]."""
-    group, nibbles, wide, has_min, zero = f
+    group, nibbles, wide, has_min, zero, high = f
     cols, step = -(-n // 32) * 32, 8 if nibbles else 4
-    q = r.integers(0, 16, (groups, group, cols)) if nibbles else r.integers(-128, 128, (groups, group, cols))
+    q = r.integers(0, 16 << high, (groups, group, cols)) if nibbles else r.integers(-128, 128, (groups, group, cols))
     scale = (r.standard_normal((groups, cols)) * 0.01).astype(np.float32 if wide else np.float16)
     least = (r.standard_normal((groups, cols)) * 0.02).astype(scale.dtype)
     out = np.zeros((cols // 32, groups, units_of(f)), np.uint16)
@@ -63,9 +63,15 @@ def blocks(f, groups, n, r):
             if wide:
                 out[p, :, at + 32:at + 64] = bits >> 16
             at += 64 if wide else 32
+        if high:
+            above = np.zeros((groups, 32, 2), np.uint16)
+            for k in range(group):
+                above[:, :, k % 2] |= (q[:, k, c] >> 4 << k // 2 * high).astype(np.uint16)
+            out[p, :, at:at + 64] = above.reshape(groups, 64)
+            at += 64
         rows = np.zeros((groups, group // step, 32, 2), np.uint16)
         for k in range(group):
-            bits = q[:, k, c] << k % step // 2 * 4 if nibbles else (q[:, k, c] & 255) << k % step // 2 * 8
+            bits = (q[:, k, c] & 15) << k % step // 2 * 4 if nibbles else (q[:, k, c] & 255) << k % step // 2 * 8
             rows[:, k // step, :, k % 2] |= bits.astype(np.uint16)
         out[p, :, at:] = rows.reshape(groups, -1)
     return out, (q[:, :, :n] - zero).astype(np.float64), scale[:, :n].astype(np.float64), least[:, :n].astype(np.float64)

@@ -209,7 +209,7 @@ done
 
 # Thirty shapes of each format, against numpy, the CPU's bits and the bits of a row that is alone.
 for arch in 80 89 90; do
-    for format in q4_0 q4_1 q8_0 q5_1 q4_K q5_K q6_K q2_K q3_K g64 b64 g128; do
+    for format in q4_0 q4_1 q8_0 q5_1 q4_K q5_K q6_K q2_K q3_K b16 g64 b64 g128; do
         case $arch$format in 80* | 89q4_K | 90q4_1 | 90q6_K) ;; *) continue ;; esac
         if ! t_want "blocks-$format-sm$arch"; then continue; fi
         $python "$INFC_SRC/tests/gpu/blocks.py" "$INFC" "$fake" $arch $format >lines 2>err || t_failures=1
@@ -302,9 +302,9 @@ chat 89 fp8 f16 0.02 2e-3
 chat 90 fp8 f16 0.3 0.05
 heads 80 keep q8 1e-5 2e-6
 blocks 80 keep f16 1e-5 2e-6
-blocks 90 keep q8 1e-5 2e-6
+blocks 90 keep f16 1e-5 2e-6
 heads 80 keep q4 1e-5 2e-6
-heads 89 f16 f8 1e-2 1e-3
+heads 80 keep f8 1e-5 2e-6
 heads 90 f16 f16 1e-2 1e-3
 END
     # Twenty steps: the prompt, the first token, eighteen of the one graph; a size that came once has none.
