@@ -299,7 +299,7 @@ static void learn(struct sched *s, double seconds)
 /*
  * So many tokens, answers and prompts together, that prompts get on fastest while the step takes no
  * longer than `stretch` times what the answers alone take. Times are measured for each size, as kernels
- * have sizes that suit them (a step of five rows may take twice as long as one of four); a size that
+ * have sizes that suit them (the time of a step jumps where a kernel of more rows takes over); a size that
  * was not tried for a while may take as much more than the next smaller one as it is larger, and is
  * tried when that is not far beyond the bound.
  */
