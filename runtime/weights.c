@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -18,13 +19,16 @@ enum { HUGE_PAGE = 2 << 20 };
 uint64_t rt_weights_huge_bytes(const struct infr_engine *e)
 {
     FILE *f = fopen("/proc/self/smaps", "re");
-    char line[512];
-    unsigned long long lo, hi, kib, sum = 0, at = (uintptr_t)e->weights;
+    char line[512], *end;
+    uint64_t sum = 0, at = (uintptr_t)e->weights;
     bool inside = false;
     while (f && fgets(line, sizeof line, f)) {
-        if (sscanf(line, "%llx-%llx ", &lo, &hi) == 2) inside = lo <= at && at < hi;
-        else if (inside && (sscanf(line, "AnonHugePages: %llu kB", &kib) == 1 || sscanf(line, "FilePmdMapped: %llu kB", &kib) == 1))
-            sum += kib << 10;
+        /* "lo-hi ..." begins a mapping, "Name: value kB" tells of it; sscanf would be 60 KB of code in every engine */
+        uint64_t lo = strtoull(line, &end, 16);
+        const char *kib = strchr(line, ':');
+        if (end > line && *end == '-') inside = lo <= at && at < strtoull(end + 1, NULL, 16);
+        else if (inside && kib && (!strncmp(line, "AnonHugePages:", 14) || !strncmp(line, "FilePmdMapped:", 14)))
+            sum += (uint64_t)strtoull(kib + 1, NULL, 10) << 10;
     }
     if (f) fclose(f);
     return sum < e->weights_bytes ? sum : e->weights_bytes; /* the last page has room behind them */
