@@ -124,11 +124,11 @@ def scores_are_the_models():
     got = {x["index"]: x["relevance_score"] for x in r["results"]}
     worst = max(abs(got[i] - x) for i, x in enumerate(want))
     print(f"| scores differ from the computation by {worst:.1e} at most")
-    assert worst < 5e-4, (got, want)  # keys and values are kept in f16
+    assert worst < 2e-6, (got, want)  # the engine keeps keys and values in f32
     order = sorted(range(len(TEXTS)), key=lambda i: (-got[i], i))
     assert [x["index"] for x in r["results"]] == order and got[0] == got[5]
     tokens = sum(len(pair(QUERY, t)[0]) for t in TEXTS)
-    assert r["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens} and r["object"] == "list" and r["model"] == "any" or r["model"]
+    assert r["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens} and r["object"] == "list" and r["model"], r
     # types matter: with all of type 0 the scores would be others
     assert all(abs(score(p[0], [0] * len(p[0])) - want[i]) > 1e-3 for i, p in enumerate(pair(QUERY, t) for t in TEXTS))
 

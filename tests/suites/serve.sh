@@ -9,7 +9,7 @@ python=${INFC_PYTHON:-python3}
 
 built() {
     "$python" "$INFC_SRC/tests/lm/make_model.py" . &&
-        "$INFC" build chat.gguf -o chat && "$INFC" build encoder.gguf -o encoder && "$INFC" build ranker.gguf -o ranker &&
+        "$INFC" build chat.gguf -o chat && "$INFC" build encoder.gguf -o encoder && "$INFC" build ranker.gguf --kv=f32 -o ranker &&
         "$INFC" build "$INFC_SRC/tests/serve/v2.ir" --serve -o tensors && "$INFC" build "$INFC_SRC/tests/serve/v2.ir" -o plain
 }
 if ! built >out 2>err; then
