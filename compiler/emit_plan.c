@@ -177,7 +177,8 @@ static uint32_t put_launch(struct emitter *e, const struct plan_launch *l)
 {
     const struct plan_kernel *k = &e->p->kernels.v[l->kernel];
     struct infr_launch row = {.kernel = (uint32_t)l->kernel, .n_args = (uint32_t)l->n_args, .n_dims = (uint32_t)l->n_dims,
-                              .claim = (uint32_t)l->claim, .barrier = l->barrier, .name = put_string(e, k->name),
+                              .claim = (uint32_t)l->claim, .barrier = (l->barrier ? INFR_ORDER_MEET : 0) | (l->each ? INFR_ORDER_EACH : 0),
+                              .n_read = (uint32_t)l->n_read, .name = put_string(e, k->name),
                               .loc = put_string(e, l->loc), .schedule = put_string(e, k->schedule)};
     row.dims = put_dims(e, l->n_dims, l->dims);
     row.args = (uint32_t)e->args.n;

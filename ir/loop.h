@@ -91,6 +91,11 @@ struct lp_buf {
     const struct dim *const *strides; /* elements; row-major unless set otherwise */
     bool writable;
     int align_bytes; /* of the base address: element size at least */
+    /*
+     * ARG: slice s touches nothing but a part of its own, and this text, which lives as long as the module, says how the buffer is cut
+     * into parts: with the same text, bytes and number of slices, the parts are the same. NULL: unknown.
+     */
+    const char *cut;
 };
 
 struct lp_kernel {

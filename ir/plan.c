@@ -25,43 +25,6 @@ void plan_destroy(struct plan *p)
     free(p);
 }
 
-static void touch(struct plan *p, int buf, uint32_t at)
-{
-    struct plan_buf *b = &p->bufs.v[buf];
-    if (b->first == UINT32_MAX) b->first = at;
-    b->last = at;
-}
-
-/* Has the launch an argument that another launch since the last barrier wrote, or does it write what one read? With every
- * worker walking all launches, a barrier before each dependent launch is enough. */
-static void walk(struct plan *p, struct plan_block *b, uint32_t *at)
-{
-    for (size_t i = 0; i < b->steps.n; i++) {
-        struct plan_step *s = &b->steps.v[i];
-        if (s->kind == INFR_STEP_LAUNCH) {
-            for (int a = 0; a < s->launch->n_args; a++) touch(p, s->launch->args[a].buf, *at);
-            s->launch->barrier = *at != 0;
-            ++*at;
-        } else if (s->kind == INFR_STEP_IF) {
-            touch(p, s->cond_buf, *at);
-            ++*at;
-            walk(p, s->then_block, at);
-            walk(p, s->else_block, at);
-            ++*at;
-        }
-    }
-}
-
-void plan_lifetimes(struct plan *p)
-{
-    for (size_t i = 0; i < p->bufs.n; i++) p->bufs.v[i].first = UINT32_MAX, p->bufs.v[i].last = 0;
-    uint32_t at = 0;
-    walk(p, p->entry, &at);
-    p->n_positions = at;
-    for (size_t i = 0; i < p->bufs.n; i++)
-        if (p->bufs.v[i].first == UINT32_MAX) p->bufs.v[i].first = 0;
-}
-
 bool plan_arena_layout(const struct plan *p, const int64_t *sym_values, uint64_t (*out)[2], uint64_t *peak, uint64_t *sum)
 {
     size_t n = p->bufs.n, count = 0;
@@ -153,7 +116,7 @@ static void print_block(struct strbuf *out, const struct plan *p, const struct p
                 dim_print(out, l->slices[v]);
                 break;
             }
-        strbuf_printf(out, " %s%s  // %s\n", k->schedule, l->barrier ? " after barrier" : "", l->loc);
+        strbuf_printf(out, " %s%s%s  // %s\n", k->schedule, l->each ? ", by each" : "", l->barrier ? " after barrier" : "", l->loc);
     }
 }
 

@@ -44,6 +44,7 @@ struct plan_buf {
 struct plan_arg {
     int buf;
     const struct dim *offset_bytes; /* NULL = 0 */
+    const char *cut; /* struct lp_buf; NULL where levels differ */
 };
 
 /* A kernel of the plan: its loop IR a level (NULL where the target has no such level), or a library function. */
@@ -60,11 +61,13 @@ struct plan_kernel {
 struct plan_launch {
     int kernel;
     int n_args, n_dims;
+    int n_read; /* arguments before that one are only read */
     struct plan_arg *args;
     const struct dim **dims;                   /* kernel dim parameters; the same list on all levels */
     const struct dim *slices[INFR_ISA_COUNT];  /* a level; library ops: one value in all */
     int64_t claim;
     bool barrier;
+    bool each; /* every worker may do all of it: only launches read what it writes, and no other writes that */
     const struct dim *flops, *bytes;
     const char *loc;
 };
@@ -97,7 +100,7 @@ struct plan {
 
 struct plan *plan_create(struct ir_module *m);
 void plan_destroy(struct plan *p);
-/* Numbers launches in program order and sets first/last of every arena buffer and `barrier` of every launch. */
+/* Sets `barrier` and `each` of every launch, and first/last of every arena buffer: numbers of the stretches between barriers. */
 void plan_lifetimes(struct plan *p);
 void plan_print(struct strbuf *out, const struct plan *p);
 /* Same first-fit as the runtime: peak arena bytes at these symbol values; sum gets the sum of all sizes. */

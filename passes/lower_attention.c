@@ -139,15 +139,18 @@ enum lower_result lower_kv_write(struct lower_ctx *l)
     struct lp_builder *b = &e->b;
     const struct ir_value *state = ir_operand(op, 0), *rows = ir_operand(op, 1);
     const struct ir_type *st = &state->type, *rt = &rows->type;
-    lower_set_slices(l, rt->dims[0]);
+    /* a row and head: lines of a transposed page are far apart, and nobody had them lately */
+    const struct dim *axes[2] = {rt->dims[0], rt->dims[1]};
+    struct lp_value *coord[2];
+    lower_set_slices(l, dim_mul(l->m->dims, axes[0], axes[1]));
+    expr_delinear(e, lower_slice(l), 2, axes, coord);
     if (!l->level->gpu && !attention_read_as_v(l, ir_operand(l->group, state->index))) attention_transpose_view(l, lower_result_buf(l, 0));
-    struct lp_value *t = lower_slice(l), *slot_at[1] = {t}, *page = expr_dim(e, st->dims[1]);
+    struct lp_value *slot_at[1] = {coord[0]}, *page = expr_dim(e, st->dims[1]);
     struct lp_value *slot = lp_cast(b, expr_at(e, ir_operand(op, 2), slot_at), DT_I64);
     struct lp_op *branch = lp_if_begin(b, lp_binary(b, LP_OP_GE, slot, e->zero), 0, NULL);
     size_t mark = expr_scope_push(e);
-    struct lp_value *to[4] = {lp_binary(b, LP_OP_FLOORDIV, slot, page), lp_binary(b, LP_OP_MOD, slot, page)}, *from[3] = {t};
-    struct lp_op *heads = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, expr_dim(e, rt->dims[1]), 1, 0, NULL);
-    to[2] = from[1] = heads->regions[0]->args[0];
+    struct lp_value *to[4] = {lp_binary(b, LP_OP_FLOORDIV, slot, page), lp_binary(b, LP_OP_MOD, slot, page)}, *from[3] = {coord[0], coord[1]};
+    to[2] = coord[1];
     struct lp_op *elems = expr_for_begin(e, LP_LOOP_VECTOR, e->zero, expr_dim(e, rt->dims[2]), 1, 0, NULL);
     to[3] = from[2] = elems->regions[0]->args[0];
     struct lp_value *x = expr_at(e, rows, from);
@@ -157,7 +160,6 @@ enum lower_result lower_kv_write(struct lower_ctx *l)
     }
     lp_store(b, lower_result_buf(l, 0), to, lp_cast(b, x, st->dtype));
     expr_for_end(e, elems, NULL);
-    expr_for_end(e, heads, NULL);
     expr_scope_pop(e, mark);
     lp_if_else(b, branch, NULL);
     lp_if_end(b, branch, NULL);

@@ -171,9 +171,21 @@ static struct plan_arg *with_scratch(struct lowerer *w, const struct lp_kernel *
         const struct lp_buf *b = &lp->bufs.v[*n_args];
         struct ir_type t = {.dtype = b->dtype, .rank = b->rank, .dims = arena_dup(&w->p->arena, b->dims, (size_t)b->rank * sizeof *b->dims)};
         INFC_ASSERT(*n_args >= n);
+        all[*n_args] = (struct plan_arg){0};
         all[*n_args].buf = new_buf(w, INFR_BUF_ARENA, &t, arena_strdup(&w->p->arena, b->name));
     }
     return all;
+}
+
+/* How the kernel cuts its buffers into slices' parts, where it is the same on all levels. Parts of a scratch buffer are nobody else's business. */
+static void set_cuts(const struct plan_kernel *k, const struct lp_kernel *like, struct plan_arg *args, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const char *cut = like->bufs.v[i].cut;
+        for (int l = 0; cut && l < INFR_ISA_COUNT; l++)
+            if (k->levels[l] && (!k->levels[l]->bufs.v[i].cut || strcmp(k->levels[l]->bufs.v[i].cut, cut))) cut = NULL;
+        args[i].cut = cut;
+    }
 }
 
 /* The launch of a kernel, and those of the kernels that are chained behind it: as many on every level. */
@@ -194,7 +206,9 @@ static void add_launch(struct lowerer *w, const struct ir_op *group, struct plan
         launch->flops = like->flops, launch->bytes = like->bytes;
         launch->loc = arena_strdup(a, like->loc);
         launch->n_args = like->n_arg_bufs;
-        launch->args = args;
+        launch->n_read = group->n_operands;
+        launch->args = args = arena_dup(a, args, (size_t)n_args * sizeof *args);
+        set_cuts(k, like, args, n);
         if (!launch->bytes) launch->bytes = launch_bytes(w, group, launch, n);
         launch->kernel = intern_kernel(w, k);
         struct plan_step s = {.kind = INFR_STEP_LAUNCH, .launch = launch};

@@ -430,6 +430,28 @@ static bool setup(struct qmm *t)
     return t->rank >= 2 && t->groups * t->d.group * BLOCKS_COLS * 2 <= MAX_PANEL_BYTES;
 }
 
+static bool is_of_anchor(const struct lower_ctx *l, const struct ir_value *v)
+{
+    for (int i = 0; i < l->anchor->n_operands; i++)
+        if (ir_operand(l->anchor, i) == v) return true;
+    return false;
+}
+
+/* The result, and what the epilogue reads beside each of its elements: a product with as many columns cuts it in the same way. */
+static void set_cuts(struct qmm *t)
+{
+    struct lower_ctx *l = t->l;
+    const struct ir_type *out = &l->anchor->results[0].type;
+    char *cut = arena_printf(&l->m->arena, "panels of %lld", (long long)t->n->value);
+    l->k->bufs.v[lower_result_buf(l, 0)].cut = cut;
+    for (int i = 0; i < l->group->n_operands; i++) {
+        const struct ir_value *v = l->group->regions[0]->args[i];
+        bool same = v->type.rank == out->rank && !is_of_anchor(l, v);
+        for (int a = 0; same && a < out->rank; a++) same = v->type.dims[a] == out->dims[a];
+        if (same) l->k->bufs.v[i].cut = cut;
+    }
+}
+
 enum lower_result lower_qmatmul(struct lower_ctx *l)
 {
     struct qmm t = {.l = l};
@@ -458,6 +480,7 @@ enum lower_result lower_qmatmul(struct lower_ctx *l)
     struct lp_value *lo = lp_binary(b, LP_OP_MUL, block, lp_index(b, ROW_BLOCK));
     struct lp_value *hi = lp_binary(b, LP_OP_MIN, lp_binary(b, LP_OP_ADD, lo, lp_index(b, ROW_BLOCK)), expr_dim(e, t.m));
     emit_block(&t, lo, hi, panel);
+    set_cuts(&t);
     l->k->schedule = "matmul-int";
     return LOWER_DONE;
 }

@@ -13,6 +13,9 @@
 /* Constants of STREAM_BYTES and more are streams; they are looked for in so many launches. */
 enum { STREAM_BYTES = 16384, AHEAD_LAUNCHES = 12 };
 
+/* A launch that every worker does touches EACH_BYTES at most, in a copy of an arena of EACH_ARENA at most. */
+enum { EACH_BYTES = 65536, EACH_ARENA = 1 << 20 };
+
 /* ---- dim program ---- */
 
 static bool divide(int64_t a, int64_t b, int64_t *quotient, int64_t *modulus)
@@ -350,12 +353,43 @@ static void find_streams(const struct infr_engine *e, struct rt_shape *shape)
     }
 }
 
+/*
+ * Launches that every worker does for itself, so that nobody waits for what they make: those of one slice that the plan allows it
+ * of, whose buffers are small, where there is more than one worker. A worker's own buffers are a copy of the arena.
+ */
+static void find_each(const struct infr_engine *e, struct rt_shape *shape)
+{
+    uint64_t bytes = (shape->arena_bytes + 4095) & ~(uint64_t)4095;
+    memset(shape->each, 0, sizeof *shape->each * e->n_launches);
+    memset(shape->own, 0, sizeof *shape->own * e->n_bufs);
+    shape->own_bytes = 0;
+    if (shape->n_tables == 1 || shape->probed || bytes > EACH_ARENA) return;
+    for (uint32_t i = 0; i < e->n_launches; i++) {
+        const struct infr_launch *l = &e->launches[i];
+        int64_t sum = 0;
+        for (uint32_t a = 0; a < l->n_args; a++) sum += shape->dim[e->bufs[e->args[l->args + a].buf].bytes];
+        if (!(l->barrier & INFR_ORDER_EACH) || shape->slices[i] != 1 || l->claim || sum > EACH_BYTES) continue;
+        shape->each[i] = 1;
+        for (uint32_t a = l->n_read; a < l->n_args; a++) shape->own[e->args[l->args + a].buf] = 1;
+        shape->own_bytes = bytes;
+    }
+    if (shape->own_bytes) shape->arena_bytes = bytes;
+}
+
+static uint32_t count_tables(const struct infr_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_launches; i++)
+        if (e->launches[i].barrier & INFR_ORDER_EACH) return (uint32_t)rt_pool_size(e->pool);
+    return 1;
+}
+
 /* One allocation for all arrays of a shape. */
 static int shape_alloc(const struct infr_engine *e, struct rt_shape *shape, struct infr_status *st)
 {
     size_t n_io = (size_t)e->n_inputs + e->n_outputs;
+    uint32_t n_tables = count_tables(e);
     size_t words = (size_t)e->n_symbols + e->n_dims + e->n_pool_u32 + e->n_bufs +
-                   3 * (size_t)e->n_launches + e->n_args + n_io;
+                   4 * (size_t)e->n_launches + e->n_bufs + (size_t)n_tables * e->n_args + n_io;
     int64_t *m = calloc(words + 1, sizeof *m);
     if (!m) return rt_fail_memory(st, "a shape", words * sizeof *m);
     shape->memory = m;
@@ -366,7 +400,10 @@ static int shape_alloc(const struct infr_engine *e, struct rt_shape *shape, stru
     shape->slices = m, m += e->n_launches;
     shape->ahead = m, m += e->n_launches;
     shape->ahead_launch = m, m += e->n_launches;
-    shape->arg = (void **)m, m += e->n_args;
+    shape->each = m, m += e->n_launches;
+    shape->own = m, m += e->n_bufs;
+    shape->n_tables = n_tables;
+    shape->arg = (void **)m, m += (size_t)n_tables * e->n_args;
     shape->arg_io = (void **)m;
     return INFR_OK;
 }
@@ -402,6 +439,7 @@ static int check_outputs(const struct infr_engine *e, const struct rt_shape *sha
 static int shape_finish(struct infr_session *s, struct rt_shape *shape, struct infr_status *st)
 {
     shape->arg_arena = NULL;
+    shape->probed = s->probe != NULL;
     shape->sum_bytes = shape->arena_bytes = 0;
     int code = check_checks(s->e, shape, st);
     if (!code) code = check_sizes(s->e, shape, st);
@@ -409,6 +447,7 @@ static int shape_finish(struct infr_session *s, struct rt_shape *shape, struct i
     if (!code) code = count_slices(s->e, shape, st);
     if (!code) find_streams(s->e, shape);
     if (!code) code = place_buffers(s->e, shape, st);
+    if (!code) find_each(s->e, shape);
     return code;
 }
 
@@ -417,7 +456,7 @@ static struct rt_shape *find_shape(struct infr_session *s, struct rt_shape **old
     *oldest = &s->shapes[0];
     for (int i = 0; i < RT_KEPT_SHAPES; i++) {
         struct rt_shape *x = &s->shapes[i];
-        if (x->used && !memcmp(x->sym, s->sym, sizeof *s->sym * s->e->n_symbols)) return x;
+        if (x->used && x->probed == (s->probe != NULL) && !memcmp(x->sym, s->sym, sizeof *s->sym * s->e->n_symbols)) return x;
         if (x->used < (*oldest)->used) *oldest = x;
     }
     return NULL;

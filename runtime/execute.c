@@ -7,7 +7,8 @@
  *
  * Launches of one slice are worker 0's. A barrier between two such launches, with nothing but such
  * launches since the last barrier, keeps nobody from anything: it is put off until a launch has
- * work for others. Chains of small launches thus cost no barrier at all.
+ * work for others. Chains of small launches thus cost no barrier at all. Small ones whose results nobody but launches reads are
+ * done by every worker for itself (shape->each): what comes next then waits for nobody.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -34,7 +35,8 @@ struct job {
 struct walk {
     struct job *job;
     int worker, n_workers;
-    bool put_off, alone; /* see above */
+    bool put_off;         /* a barrier; see above */
+    bool alone, each;     /* since the last barrier: nothing but worker 0's launches; nothing but those that each does */
     bool stopped;
     uint32_t timed; /* worker 0: launch being timed, or INFR_NONE */
     uint64_t since;
@@ -58,7 +60,7 @@ static void meet(struct walk *w, const unsigned char *condition)
     }
     w->stopped = j->stop;
     w->put_off = false;
-    w->alone = true;
+    w->alone = w->each = true;
 }
 
 static void end_timing(struct walk *w)
@@ -103,7 +105,7 @@ static void run_slices(struct walk *w, uint32_t i)
     const struct job *j = w->job;
     const struct infr_launch *l = &j->e->launches[i];
     infr_kernel_fn *fn = j->e->kernel_fn[l->kernel];
-    void *const *bufs = j->shape->arg + l->args;
+    void *const *bufs = j->shape->arg + l->args + (j->shape->own_bytes ? (size_t)w->worker * j->e->n_args : 0);
     const int64_t *dims = j->shape->pool_dim + l->dims;
     void *scratch = rt_pool_scratch(j->s->e->pool, w->worker);
     int64_t n = j->shape->slices[i], begin, end;
@@ -113,7 +115,8 @@ static void run_slices(struct walk *w, uint32_t i)
             fn(bufs, dims, begin, n - begin < l->claim ? n : begin + l->claim, scratch);
         return;
     }
-    share_of(n, w->worker, w->n_workers, &begin, &end);
+    begin = 0, end = n;
+    if (!j->shape->each[i]) share_of(n, w->worker, w->n_workers, &begin, &end);
     if (begin < end) fn(bufs, dims, begin, end, scratch);
 }
 
@@ -122,7 +125,7 @@ static void record(struct walk *w, uint32_t launch, uint64_t start)
 {
     struct rt_profile *p = w->job->profile;
     uint32_t at = w->worker < (int)p->n_workers ? p->n_events[w->worker] : p->event_cap;
-    if (at >= p->event_cap || w->job->shape->slices[launch] <= w->worker) return;
+    if (at >= p->event_cap || (w->job->shape->slices[launch] <= w->worker && !w->job->shape->each[launch])) return;
     p->events[(size_t)w->worker * p->event_cap + at] = (struct rt_event){start, now_ns(), launch};
     p->n_events[w->worker] = at + 1;
 }
@@ -147,22 +150,23 @@ static void fetch_ahead(const struct walk *w, uint32_t i)
 static void run_launch(struct walk *w, uint32_t i)
 {
     const struct job *j = w->job;
-    bool lone = j->shape->slices[i] <= 1;
+    bool each = j->shape->each[i], lone = !each && j->shape->slices[i] <= 1;
     if (j->profile) {
         meet(w, NULL); /* so that the times are the launches' own */
         start_timing(w, i);
     } else if (w->n_workers == 1) {
         meet(w, NULL);
-    } else if (j->e->launches[i].barrier || w->put_off) {
+    } else if (j->e->launches[i].barrier & INFR_ORDER_MEET || w->put_off) {
         if (lone && w->alone) w->put_off = true;
-        else meet(w, NULL);
+        else if (lone || !w->each) meet(w, NULL);
     }
     if (w->stopped) return;
     if (!lone) w->alone = false;
+    if (!each) w->each = false;
     uint64_t start = j->profile && j->profile->events ? now_ns() : 0;
     run_slices(w, i);
     if (start) record(w, i, start);
-    if (!lone) fetch_ahead(w, i);
+    if (!lone && !each) fetch_ahead(w, i);
 }
 
 /* Between launches, while all others wait. */
@@ -207,7 +211,7 @@ static void run_worker(void *ctx, int worker, int n_workers)
 {
     struct job *j = ctx;
     struct walk w = {
-        .job = j, .worker = worker, .n_workers = n_workers, .alone = true, .timed = INFR_NONE};
+        .job = j, .worker = worker, .n_workers = n_workers, .alone = true, .each = true, .timed = INFR_NONE};
     run_block(&w, j->e->h.entry_block);
     if (j->profile) {
         if (!w.stopped) meet(&w, NULL);

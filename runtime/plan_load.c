@@ -190,7 +190,7 @@ static bool launch_ok(const struct infr_engine *e, uint32_t i)
         if (e->kernels[l->kernel].isa_mask >> v & 1 ? !row_ok(e, l->slices[v])
                                                     : !opt_row_ok(e, l->slices[v]))
             return false;
-    return l->barrier <= 1 && str_ok(e, l->name) && str_ok(e, l->loc) && str_ok(e, l->schedule) &&
+    return l->barrier <= (INFR_ORDER_MEET | INFR_ORDER_EACH) && l->n_read <= l->n_args && str_ok(e, l->name) && str_ok(e, l->loc) && str_ok(e, l->schedule) &&
            opt_row_ok(e, l->flops) && opt_row_ok(e, l->bytes);
 }
 

@@ -151,17 +151,26 @@ static void *buf_address(const struct infr_session *s, const struct rt_shape *sh
     return s->arena + shape->offset[buf];
 }
 
+/* The argument table of a worker, in which buffers that it has for itself are its own. */
+static void place_table(const struct infr_session *s, struct rt_shape *shape, uint32_t worker)
+{
+    const struct infr_engine *e = s->e;
+    void **arg = shape->arg + (size_t)worker * e->n_args;
+    uint64_t own = shape->arena_bytes + shape->own_bytes * worker;
+    for (uint32_t i = 0; i < e->n_args; i++) {
+        const struct infr_arg *a = &e->args[i];
+        char *at = buf_address(s, shape, a->buf);
+        arg[i] = at + (a->offset == INFR_NONE ? 0 : shape->dim[a->offset]) + (shape->own[a->buf] ? own : 0);
+    }
+}
+
 /* Addresses of all launch arguments, unless they are those of the shape's last call. */
 static void place_args(struct infr_session *s, struct rt_shape *shape)
 {
     const struct infr_engine *e = s->e;
     size_t n_io = (size_t)e->n_inputs + e->n_outputs;
     if (shape->arg_arena == s->arena && !memcmp(shape->arg_io, s->io, n_io * sizeof *s->io)) return;
-    for (uint32_t i = 0; i < e->n_args; i++) {
-        const struct infr_arg *a = &e->args[i];
-        shape->arg[i] = (char *)buf_address(s, shape, a->buf) +
-                        (a->offset == INFR_NONE ? 0 : shape->dim[a->offset]);
-    }
+    for (uint32_t w = 0; w < (shape->own_bytes ? shape->n_tables : 1); w++) place_table(s, shape, w);
     memcpy(shape->arg_io, s->io, n_io * sizeof *s->io);
     shape->arg_arena = s->arena;
 }
@@ -194,7 +203,7 @@ int infr_session_run(struct infr_session *s, const struct infr_tensor *inputs,
     if (e->device) {
         if ((code = e->device->type->run(e->device, s, shape, st))) return code;
     } else {
-        if ((code = ensure_arena(s, shape->arena_bytes, st))) return code;
+        if ((code = ensure_arena(s, shape->arena_bytes + shape->own_bytes * shape->n_tables, st))) return code;
         place_args(s, shape);
         if ((code = rt_execute(s, shape, st))) return code;
         copy_outputs(s, shape);

@@ -21,8 +21,13 @@ struct rt_shape {
     int64_t *slices;     /* a launch: slices at its kernel's level */
     int64_t *ahead;      /* a launch: row of the argument table that workers fetch the start of behind it, or -1 */
     int64_t *ahead_launch; /* ... and whose argument it is */
-    void **arg; /* a row of the argument table: address; right for arg_base and the io addresses
-                   below */
+    int64_t *each;       /* a launch: does every worker all of it? */
+    int64_t *own;        /* a buffer: has every worker its own? */
+    void **arg; /* a row of the argument table: address, a table a worker where n_tables says so; right for arg_arena and the
+                   io addresses below */
+    uint32_t n_tables;   /* 1: the same for all workers */
+    bool probed;         /* for runs with a probe: then nothing is done by each worker */
+    uint64_t own_bytes;  /* of a worker's own buffers, which lie behind the arena's, at the same offsets; 0: none */
     void *arg_arena;
     void **arg_io;       /* inputs, then outputs */
     uint64_t arena_bytes, sum_bytes;

@@ -22,7 +22,7 @@
 
 #define INFR_MAGIC 0x474E4543464E49AAull /* bytes AA 'I' 'N' 'F' 'C' 'E' 'N' 'G' */
 #define INFR_VERSION_MAJOR 1
-#define INFR_VERSION_MINOR 4
+#define INFR_VERSION_MINOR 5
 #define INFR_WEIGHTS_VADDR 0x1000000000ull
 #define INFR_WEIGHTS_ALIGN 0x200000ull
 #define INFR_NONE UINT32_MAX /* "no index" */
@@ -91,15 +91,22 @@ struct infr_arg {
     uint32_t buf, offset;
 };
 
+/*
+ * MEET: all workers meet before this launch. EACH (since 1.5; an older reader refuses it): every worker may do all of it, into memory of
+ * its own in place of the arena's, from which it then reads: only launches and probes read what it writes, and no other writes that.
+ */
+enum infr_order { INFR_ORDER_MEET = 1, INFR_ORDER_EACH = 2 };
+
 struct infr_launch {
     uint32_t kernel;
     uint32_t args, n_args;  /* in the args table */
     uint32_t dims, n_dims;  /* in the u32 pool: dim rows, the kernel's dim parameters */
     uint32_t slices[INFR_ISA_COUNT]; /* dim rows */
     uint32_t claim;         /* slices a worker claims at a time; 0 = contiguous shares */
-    uint32_t barrier;       /* 1: all workers meet before this launch */
+    uint32_t barrier;       /* enum infr_order, or-ed */
     infr_str name, loc, schedule;
     uint32_t flops, bytes;  /* dim rows for profiles, or INFR_NONE */
+    uint32_t n_read;        /* since 1.5: arguments before that one are only read */
 };
 
 enum infr_step_kind { INFR_STEP_LAUNCH, INFR_STEP_IF, INFR_STEP_CHECK, INFR_STEP_PROBE };

@@ -21,6 +21,7 @@
 #include "passes/lower.h"
 #include "passes/pass.h"
 #include "tests/gguf/lm_eval.h"
+#include "tests/unit/plan_races.h"
 
 #define MAX_ROWS 128
 #define MAX_WANTED 8
@@ -237,6 +238,18 @@ static void test_passes(void **state)
     }
 }
 
+/* Whatever the sizes: one row, rows that some launches cut and others do not, many. */
+static void check_races(const char *name, const struct plan *p)
+{
+    static const int64_t values[] = {1, 2, 3, 5, 7, 40, 600};
+    int64_t sizes[32];
+    char note[512];
+    for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+        for (int i = 0; i < 32; i++) sizes[i] = values[v];
+        if (plan_races(p, INFR_ISA_V4, sizes, note, sizeof note)) fail_msg("%s, sizes of %d: %s", name, (int)values[v], note);
+    }
+}
+
 /* Lowered to kernels, every model computes what the other implementations do. The loop-IR evaluator runs the kernels and checks each access. */
 static void check_lowered(const struct expected *e)
 {
@@ -250,6 +263,7 @@ static void check_lowered(const struct expected *e)
         diag_print_text(&sink, stderr);
         fail_msg("%s: no lowering", e->name);
     }
+    check_races(e->name, p);
     double v4 = run_plan(e, m, p, INFR_ISA_V4, false, &sink);
     double v2 = is_encoder(e->name) ? 0 : run_plan(e, m, p, INFR_ISA_V2, true, &sink);
     if (getenv("INFC_TEST_VERBOSE")) print_message("%-16s lowered: difference %.2e and %.2e of the spread\n", e->name, v4 / limit * 1e-3, v2 / limit * 1e-3);

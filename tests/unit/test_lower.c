@@ -21,6 +21,7 @@
 #include "passes/pass.h"
 #include "runtime/abi/random.h"
 #include "test_equiv.h"
+#include "tests/unit/plan_races.h"
 
 static const struct target_level levels[] = {
     {.name = "v2", .isa = INFR_ISA_V2, .vector_bytes = 16, .n_vector_regs = 16},
@@ -131,6 +132,9 @@ static void check_graph(struct graph *g, int n_out, struct ir_value *const *out,
     if (!p) diag_print_text(&g->diag, stderr);
     assert_non_null(p);
     if (schedule) assert_string_equal(p->kernels.v[0].schedule, schedule);
+    char note[512];
+    for (int l = 0; l < 3; l++)
+        if (plan_races(p, levels[l].isa, sizes, note, sizeof note)) fail_msg("%s", note);
     for (int l = 0; l < 3; l++) {
         ok = plan_eval(p, levels[l].isa, in, got, read_const, &a, &g->diag);
         if (!ok) diag_print_text(&g->diag, stderr);
