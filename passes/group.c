@@ -5,6 +5,7 @@
 
 #include "ir/build.h"
 #include "ir/op.h"
+#include "passes/attention.h"
 
 #define WINDOW 64       /* ops looked at when a group grows forward */
 #define MAX_OPS 96      /* a group's size */
@@ -15,6 +16,7 @@ struct cluster {
     struct ir_op *anchor;   /* the op that is neither pointwise nor moving, or NULL */
     struct ir_value *root;  /* the one value used outside; NULL for several results */
     bool dead;              /* absorbed by another */
+    bool whole;             /* attention: takes nothing in */
 };
 
 struct grouper {
@@ -146,7 +148,7 @@ static bool is_index_math(const struct cluster *p)
 /* May the pure cluster p be inlined where `user` (of cluster c) reads its root? */
 static bool may_inline(const struct cluster *p, const struct cluster *c, const struct ir_op *user)
 {
-    if (p == c || p->anchor || c->ops.n + p->ops.n > MAX_OPS) return false;
+    if (p == c || c->whole || p->anchor || c->ops.n + p->ops.n > MAX_OPS) return false;
     unsigned t = ir_op_traits(user);
     bool same = (t & IR_T_PW) && same_dims(&p->root->type, &user->results[0].type);
     bool row = user->code == IR_OP_SOFTMAX || user->code == IR_OP_LOG_SOFTMAX || user->code == IR_OP_LAYER_NORM ||
@@ -324,12 +326,29 @@ static void own_results(struct ir_module *m, struct ir_block *b)
     }
 }
 
+/* The softmax with the products around it, when all of it becomes one kernel. */
+static void form_attention(struct grouper *g, struct ir_op *softmax)
+{
+    struct attention_ops a;
+    if (!g->m->fuse_attention || softmax->code != IR_OP_SOFTMAX || !attention_match(softmax, &a)) return;
+    for (int i = 0; i < a.n; i++)
+        if (cluster_of(a.all[i])) return;
+    struct cluster *c = cluster_new(g, a.pv);
+    c->ops.n = 0;
+    for (int i = 0; i < a.n; i++) {
+        a.all[i]->aux = c;
+        vec_push(&g->scratch, &c->ops, a.all[i]);
+    }
+    c->root = a.root, c->whole = true;
+}
+
 static void group_block(struct grouper *g, struct ir_block *b)
 {
     for (struct ir_op *op = b->first; op; op = op->next) op->aux = NULL;
     for (struct ir_op *op = b->first; op; op = op->next)
         for (int r = 0; op->code == IR_OP_IF && r < op->n_regions; r++) group_block(g, op->regions[r]);
     size_t first = g->clusters.n; /* those of the regions are done */
+    for (struct ir_op *op = b->first; op; op = op->next) form_attention(g, op);
     for (struct ir_op *op = b->first; op; op = op->next) {
         if (is_leaf(op) || is_clonable(op) || cluster_of(op)) continue;
         struct cluster *c = cluster_new(g, op);

@@ -14,7 +14,8 @@
  * Which ops meet in a group. Forward: a pointwise op of the same shape joins its producer's group when the region so
  * formed has one value that is used outside (diamonds such as x * sigmoid(x) included). Backward: a group of
  * pointwise and moving ops whose only use is in another group is inlined there when each of its elements is read once:
- * by a pointwise op of the same shape, a moving op, or a reduction.
+ * by a pointwise op of the same shape, a moving op, or a reduction. Before all that, attention in plain ops becomes one group
+ * each where the module asks for it (passes/attention.h).
  */
 #ifndef INFC_PASSES_GROUP_H
 #define INFC_PASSES_GROUP_H

@@ -7,7 +7,7 @@
 #include "passes/flops.h"
 #include "passes/lower_group.h"
 
-static lower_fn *const lower_table[] = {lower_matmul, lower_qmatmul, lower_quant_rows, lower_winograd, lower_conv, lower_pool, lower_rows, lower_attention_rows, lower_kv_write, lower_scatter, lower_topk,
+static lower_fn *const lower_table[] = {lower_attention_dense, lower_matmul, lower_qmatmul, lower_quant_rows, lower_winograd, lower_conv, lower_pool, lower_rows, lower_attention_rows, lower_kv_write, lower_scatter, lower_topk,
                                        lower_rnn, lower_pad, lower_generic, NULL};
 /* GPUs: register tiles made for CPUs only where there is no other way to the op. */
 static lower_fn *const gpu_table[] = {lower_dot, lower_dot_blocks, lower_rows, lower_flash, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic, lower_matmul, lower_quant_rows, lower_qmatmul, NULL};
@@ -73,7 +73,7 @@ struct tile_epilogue {
     struct lower_ctx *l;
     struct lp_value *const *idx;
     struct lp_value *nrows, *ncols;
-    int rank, row_axis, rows, cols;
+    int rank, row_axis, col_axis, rows, cols;
     VEC(struct tile_memo) memo;
 };
 
@@ -82,14 +82,14 @@ static struct lp_value *tile_operand(struct tile_epilogue *t, const struct ir_va
 {
     struct lower_ctx *l = t->l;
     int rank = v->type.rank, shift = t->rank - rank;
-    int row_axis = t->row_axis - shift, col_axis = rank - 1;
+    int row_axis = t->row_axis - shift, col_axis = t->col_axis - shift;
     bool has_rows = row_axis >= 0 && !dim_is(v->type.dims[row_axis], 1) && t->rows > 1;
-    bool has_cols = rank > 0 && !dim_is(v->type.dims[col_axis], 1);
+    bool has_cols = col_axis >= 0 && !dim_is(v->type.dims[col_axis], 1);
     struct lp_value *idx[IR_MAX_RANK];
     for (int i = 0; i < rank; i++) idx[i] = dim_is(v->type.dims[i], 1) ? l->e.zero : t->idx[i + shift];
     int buf = lower_operand_buf(l, v);
     return lp_load_tile(&l->e.b, buf, idx, has_rows ? t->rows : 1, has_cols ? t->cols : 1, has_rows ? row_axis : 0,
-                        rank ? col_axis : 0, has_rows ? t->nrows : NULL, has_cols ? t->ncols : NULL);
+                        col_axis > 0 ? col_axis : 0, has_rows ? t->nrows : NULL, has_cols ? t->ncols : NULL);
 }
 
 static struct lp_value *tile_value(struct tile_epilogue *t, const struct ir_value *v)
@@ -110,16 +110,23 @@ static struct lp_value *tile_value(struct tile_epilogue *t, const struct ir_valu
     return e.tile;
 }
 
+struct lp_value *lower_tile_between(struct lower_ctx *l, const struct ir_value *from, struct lp_value *v, const struct ir_value *to,
+                                    struct lp_value *const *idx, int row_axis, int col_axis, struct lp_value *nrows, struct lp_value *ncols)
+{
+    struct tile_epilogue t = {.l = l, .idx = idx, .nrows = nrows, .ncols = ncols, .rank = from->type.rank, .row_axis = row_axis,
+                              .col_axis = col_axis, .rows = v->type.rows, .cols = v->type.cols};
+    struct tile_memo first = {from, v};
+    vec_push(&l->k->arena, &t.memo, first);
+    struct lp_value *r = tile_value(&t, to);
+    if (r->type.rows != v->type.rows || r->type.cols != v->type.cols) r = lp_splat(&l->e.b, r, v->type.rows, v->type.cols);
+    return r;
+}
+
 struct lp_value *lower_tile_epilogue(struct lower_ctx *l, struct lp_value *v, struct lp_value *const *idx, int row_axis,
                                      struct lp_value *nrows, struct lp_value *ncols)
 {
-    struct tile_epilogue t = {.l = l, .idx = idx, .nrows = nrows, .ncols = ncols, .rank = l->anchor->results[0].type.rank,
-                              .row_axis = row_axis, .rows = v->type.rows, .cols = v->type.cols};
-    struct tile_memo first = {&l->anchor->results[0], v};
-    vec_push(&l->k->arena, &t.memo, first);
-    struct lp_value *r = tile_value(&t, ir_operand(l->yield, 0));
-    if (r->type.rows != v->type.rows || r->type.cols != v->type.cols) r = lp_splat(&l->e.b, r, v->type.rows, v->type.cols);
-    return r;
+    const struct ir_value *from = &l->anchor->results[0];
+    return lower_tile_between(l, from, v, ir_operand(l->yield, 0), idx, row_axis, from->type.rank - 1, nrows, ncols);
 }
 
 /* ---- order of slices ---- */

@@ -38,7 +38,7 @@ enum lower_result { LOWER_DONE, LOWER_NOT_MINE, LOWER_FAILED };
 /* A schedule family: builds l->k (created, buffers bound) or says that the group is not its. */
 typedef enum lower_result lower_fn(struct lower_ctx *l);
 lower_fn lower_matmul, lower_qmatmul, lower_quant_rows, lower_winograd, lower_conv, lower_pool, lower_rows, lower_attention, lower_attention_rows, lower_kv_write;
-lower_fn lower_scatter, lower_topk, lower_rnn, lower_pad, lower_generic, lower_dot, lower_dot_blocks, lower_flash;
+lower_fn lower_attention_dense, lower_scatter, lower_topk, lower_rnn, lower_pad, lower_generic, lower_dot, lower_dot_blocks, lower_flash;
 
 /* A tile epilogue over flattened rows serves when every other operand has the result's shape or no row axes. */
 bool lower_epilogue_is_flat(const struct lower_ctx *l);
@@ -72,6 +72,13 @@ bool lower_tile_epilogue_ok(const struct lower_ctx *l);
  */
 struct lp_value *lower_tile_epilogue(struct lower_ctx *l, struct lp_value *v, struct lp_value *const *idx, int row_axis,
                                      struct lp_value *nrows, struct lp_value *ncols);
+
+/*
+ * The tile of `to` from v, the tile of `from`, which pointwise ops of one shape lead to. idx: where the tile begins; its rows go along row_axis, its
+ * columns along col_axis.
+ */
+struct lp_value *lower_tile_between(struct lower_ctx *l, const struct ir_value *from, struct lp_value *v, const struct ir_value *to,
+                                    struct lp_value *const *idx, int row_axis, int col_axis, struct lp_value *nrows, struct lp_value *ncols);
 
 /*
  * Length of the partial sums that a long sum of `steps` products is made of. Rounding errors (rms) of a network's logits: parts

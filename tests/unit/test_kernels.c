@@ -49,6 +49,16 @@ static const struct kase cases[] = {
      "%x: f32[n, 1, 1, 261]) -> (y: f32[n, 36, 1, 58]) {\n %w = constant value=@W(36, 1, 1, 33)\n"
      " %1 = conv %x, %w strides=[1, 4] dilations=[1, 1] pads=(0, 0, 0, 0) groups=1 acc=f64\n %2 = cast %1 to=f32\n return %2\n}"},
     {"softmax-64x512", 64, "%x: f32[n, 512]) -> (y: f32[n, 512]) {\n %1 = softmax %x axis=1\n return %1\n}"},
+    {"attention-128x128x32", 128,
+     "%q: f32[2, n, 3, 32], %k: f32[2, n, 3, 32], %v: f32[2, n, 3, 32], %m: f32[2, 1, 1, n]) -> (y: f32[2, n, 3, 32]) {\n"
+     " %1 = transpose %q perm=[0, 2, 1, 3]\n %2 = transpose %k perm=[0, 2, 3, 1]\n %3 = matmul %1, %2\n %4 = add %3, %m\n %5 = softmax %4 axis=3\n"
+     " %6 = transpose %v perm=[0, 2, 1, 3]\n %7 = matmul %5, %6\n %8 = transpose %7 perm=[0, 2, 1, 3]\n return %8\n}"},
+    {"attention-50x50x64", 50,
+     "%q: f32[3, n, 64], %k: f32[3, n, 64], %v: f32[3, n, 64], %m: f32[n, n]) -> (y: f32[3, n, 64]) {\n"
+     " %1 = matmul %q, %k trans_b=1\n %2 = add %1, %m\n %3 = softmax %2 axis=2\n %4 = matmul %3, %v\n return %4\n}"},
+    {"attention-5x5x15", 5,
+     "%q: f32[3, n, 15], %k: f32[3, 15, n], %v: f32[3, n, 15]) -> (y: f32[3, n, 15]) {\n"
+     " %1 = matmul %q, %k\n %2 = softmax %1 axis=2\n %3 = matmul %2, %v\n return %3\n}"},
     {"layer-norm-64x384", 64, "%x: f32[n, 384]) -> (y: f32[n, 384]) {\n %w = constant value=@W(384)\n %1 = layer_norm %x, %w, none axis=1 eps=1e-5\n return %1\n}"},
     {"rms-norm-64x576", 64, "%x: f32[n, 576]) -> (y: f32[n, 576]) {\n %w = constant value=@W(576)\n %1 = rms_norm %x, %w axis=1 eps=1e-5\n return %1\n}"},
     {"sigmoid-mul-64x1024", 64, "%x: f32[n, 1024]) -> (y: f32[n, 1024]) {\n %1 = sigmoid %x\n %2 = mul %x, %1\n return %2\n}"},
@@ -238,6 +248,7 @@ static void check_case(const struct kase *k, bool bench)
     struct arena a;
     arena_init(&a);
     equiv_start_text(&e, model_text(&a, k), 1, sizes);
+    e.m->fuse_attention = true;
     if (!pass_run_all(e.m, &(struct pass_options){0}, &e.diag)) equiv_fail(&e, "passes");
     for (int l = 0; l < t->n_levels; l++)
         if (machine_has(t->levels[l].isa)) check_level(&e, k, t, &t->levels[l], bench);
