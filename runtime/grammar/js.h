@@ -27,20 +27,8 @@ struct js_text {
 
 enum js_draft { JS_DRAFT4, JS_DRAFT6, JS_DRAFT7, JS_DRAFT2019, JS_DRAFT2020 };
 
-/* A place in the document. */
-struct js_schema {
-    const struct jinja_value *v;
-    struct js_schema *parent;
-    struct js_text key; /* in the parent, or index */
-    uint32_t index;     /* GR_NONE: key */
-    uint32_t id;
-    struct js_text base; /* URI of the resource it belongs to, without fragment */
-    enum js_draft draft;
-    struct js_clauses *clauses[2]; /* of the schema and of its opposite */
-    bool busy[2];                  /* being made: a schema that is itself, without end */
-};
-
 /* "The value fits the schema", or the opposite. schema NULL: any value fits. */
+struct js_schema;
 struct js_literal {
     struct js_schema *schema;
     bool opposite;
@@ -49,6 +37,21 @@ struct js_literal {
 struct js_literals {
     struct js_literal *v;
     uint32_t n, cap;
+};
+
+/* A place in the document. */
+struct js_schema {
+    const struct jinja_value *v;
+    struct js_schema *parent;
+    struct js_text key; /* in the parent, or index */
+    uint32_t index;     /* GR_NONE: key */
+    uint32_t id;
+    uint32_t scope; /* what dynamic references mean here: number of j->scopes + 1; 0: what they say */
+    struct js_text base; /* URI of the resource it belongs to, without fragment */
+    enum js_draft draft;
+    struct js_clauses *clauses[2]; /* of the schema and of its opposite */
+    bool busy[2];                  /* being made: a schema that is itself, without end */
+    struct js_literals either;     /* some: made up here; one of them holds */
 };
 
 enum {
@@ -127,12 +130,12 @@ struct js_clauses {
     struct js_clause *v;
     uint32_t n, cap;
 };
-enum { JS_MAX_CLAUSES = 300 };
+enum { JS_MAX_CLAUSES = 300, JS_MAX_DEPTH = 1000 /* of schemas that refer to each other: a bound on the stack */ };
 
 struct js_resource {
     struct js_text uri, anchor; /* anchor empty: the resource itself */
     struct js_schema *schema;
-    bool dynamic;
+    bool dynamic, twice; /* twice: another schema has the same names */
 };
 
 struct js_node {
@@ -152,6 +155,16 @@ struct js {
         struct js_resource *v;
         uint32_t n, cap;
     } resources;
+    struct {
+        struct js_text *v;
+        uint32_t n, cap;
+    } names; /* dynamic anchors of which there are several */
+    struct {
+        struct js_schema ***v; /* for each name the schema that it means, or NULL: the one that is asked for */
+        uint32_t n, cap, first; /* first: of this document */
+    } scopes;
+    uint32_t n_ids;
+    uint32_t depth; /* schemas in whose middle js_clauses_of is */
     bool annotated; /* the document has unevaluated...: which branches hold must be known */
     struct {
         struct js_node *v;
@@ -200,7 +213,10 @@ struct js_schema *js_schema_child(struct js *j, struct js_schema *parent,
 struct js_schema *js_schema_member(struct js *j, struct js_schema *s, const char *keyword);
 /* A schema made up here, which stands where s stands. */
 struct js_schema *js_schema_made(struct js *j, struct js_schema *s, const struct jinja_value *v);
+/* One that fits where one of the literals holds; it stands where s stands. */
+struct js_schema *js_schema_either(struct js *j, struct js_schema *s, struct js_literals l);
 const struct jinja_value *js_get(const struct js_schema *s, const char *keyword);
+/* dynamic: a dynamic anchor means the outermost one of its name on the way here. */
 struct js_schema *js_resolve(struct js *j, struct js_schema *s, const char *keyword,
                              struct js_text ref, bool dynamic);
 
@@ -232,8 +248,9 @@ bool js_is_text(struct js_text name, const char *s);
 
 /* ---- js_format.c ---- */
 
-/* The tree of a format, or NULL when it is unknown. */
-struct gr_node *js_format(struct gr_build *b, struct js_text name);
+/* The tree of a format, or NULL when it is unknown. No text that is in it is not in the format; opposite: none of
+ * the format is not in it. */
+struct gr_node *js_format(struct gr_build *b, struct js_text name, bool opposite);
 
 /* ---- numbers ---- */
 

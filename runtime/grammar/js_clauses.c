@@ -219,23 +219,26 @@ static const struct js_atom *rest_of_members(struct js *j, struct js_schema *s,
     return a;
 }
 
-/* The same for items. */
+/* The same for items; those that a contains has found are no rest. */
 static const struct js_atom *rest_of_items(struct js *j, struct js_schema *s,
                                            const struct js_clause *c, struct js_literal fits,
                                            enum js_atom_kind kind)
 {
     struct js_atom *a = gr_alloc(j->b, sizeof *a);
+    struct js_literals either = {0};
     uint32_t from = 0;
-    bool contains = false;
+    GR_PUSH(j->b, &either, fits);
     for (uint32_t i = 0; i < c->seen.n; i++) {
         const struct js_atom *x = c->seen.v[i];
         if (x->kind == JS_ITEMS && x->max == GR_LEN_MANY) return NULL;
         if (x->kind == JS_ITEMS && x->max > from) from = x->max;
-        contains |= x->kind == JS_CONTAINS;
+        if (x->kind == JS_CONTAINS) GR_PUSH(j->b, &either, x->fits);
     }
-    if (contains)
-        js_fail(j, s, "unevaluatedItems", "not supported beside contains: which items it has "
-                                          "evaluated is not tracked");
+    if (either.n > 1) {
+        bool opposite = fits.opposite;
+        either.v[0].opposite = false;
+        fits = (struct js_literal){js_schema_either(j, s, either), opposite};
+    }
     *a = (struct js_atom){.kind = kind, .fits = fits, .at = s, .keyword = "unevaluatedItems"};
     a->from = from, a->min = kind == JS_ITEMS ? from : 1, a->max = GR_LEN_MANY;
     return a;
@@ -315,21 +318,38 @@ static struct js_clauses *negative(struct js *j, struct js_schema *s)
     return any;
 }
 
+static struct js_clauses *either(struct js *j, struct js_schema *s, bool opposite)
+{
+    struct js_clauses *c = opposite ? js_clauses_atom(j, JS_ALL, NULL, false) : js_clauses_new(j);
+    for (uint32_t i = 0; i < s->either.n; i++) {
+        const struct js_literal *l = &s->either.v[i];
+        const struct js_clauses *x = js_clauses_of(j, l->schema, l->opposite != opposite);
+        if (opposite) c = js_clauses_and(j, c, x, s, NULL);
+        else js_clauses_or(j, c, x, s, NULL);
+    }
+    return c;
+}
+
 const struct js_clauses *js_clauses_of(struct js *j, struct js_schema *s, bool opposite)
 {
     if (!s) return opposite ? js_clauses_new(j) : js_clauses_atom(j, JS_ALL, NULL, false);
     if (s->clauses[opposite]) return s->clauses[opposite];
     if (s->busy[opposite]) js_fail(j, s, NULL, "the schema refers to itself without end");
+    if (++j->depth > JS_MAX_DEPTH)
+        js_fail(j, s, NULL, "more than %d schemas that lead from one to the next", JS_MAX_DEPTH);
     s->busy[opposite] = true;
     gr_work(j->b, 4);
     struct js_clauses *c;
-    if (s->v->kind == JINJA_BOOL)
+    if (s->either.n)
+        c = either(j, s, opposite);
+    else if (s->v->kind == JINJA_BOOL)
         c = s->v->u.b != opposite ? js_clauses_atom(j, JS_ALL, NULL, false) : js_clauses_new(j);
     else if (s->v->kind == JINJA_DICT)
         c = opposite ? negative(j, s) : positive(j, s);
     else
         js_fail(j, s, NULL, "a schema is an object or a boolean");
     s->busy[opposite] = false;
+    j->depth--;
     return s->clauses[opposite] = c;
 }
 

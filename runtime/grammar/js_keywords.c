@@ -234,17 +234,13 @@ static struct js_clauses *kw_enum(const struct keyword *k)
 static struct js_clauses *kw_ref(const struct keyword *k)
 {
     if (k->v->kind != JINJA_STR) bad(k, "is not a string");
-    bool dynamic = !strcmp(k->name, "$dynamicRef");
+    bool dynamic = strcmp(k->name, "$ref") != 0;
+    if (!strcmp(k->name, "$recursiveRef") && !js_is_text(text_of(k->v), "#")) bad(k, "is not \"#\"");
     const struct js_clauses *c =
         clauses(k, js_resolve(k->j, k->s, k->name, text_of(k->v), dynamic), k->opposite);
     struct js_clauses *copy = none(k);
     *copy = *c;
     return copy;
-}
-
-static struct js_clauses *kw_recursive_ref(const struct keyword *k)
-{
-    bad(k, "is not supported; use $ref or $dynamicRef");
 }
 
 static struct js_clauses *join(const struct keyword *k, bool conjunction, bool opposite)
@@ -460,11 +456,12 @@ static struct js_clauses *kw_format(const struct keyword *k)
     if (k->v->kind != JINJA_STR) bad(k, "is not a string");
     if (k->j->b->o.formats_annotate) return NULL;
     struct js_text name = text_of(k->v);
-    static const char *const of_numbers[] = {"int32", "int64", "float", "double"};
-    for (size_t i = 0; i < 4; i++) /* OpenAPI's, which say how to store a number */
-        if (js_is_text(name, of_numbers[i])) return NULL;
+    /* OpenAPI's, which say how to store a number or to show a text, and draft 3's name of a unit: any value fits. */
+    static const char *const hints[] = {"int32", "int64", "float", "double", "password", "utc-millisec"};
+    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
+        if (js_is_text(name, hints[i])) return k->opposite ? none(k) : NULL;
     struct js_atom *a = pattern_atom(k, true, &known);
-    if (!known) a->tree = js_format(k->j->b, name);
+    if (!known) a->tree = js_format(k->j->b, name, k->opposite);
     if (!a->tree)
         js_fail(k->j, k->s, k->name, "format '%.*s' is not supported",
                 (int)(name.n < 60 ? name.n : 60), name.s);
@@ -562,7 +559,7 @@ static struct js_clauses *contains_count(const struct keyword *k, uint32_t min, 
     struct js_atom *a = atom(k, JS_CONTAINS);
     a->fits = (struct js_literal){js_schema_member(k->j, k->s, "contains"), false};
     a->min = min, a->max = max;
-    return of_type(k, JS_ARRAY, a, true);
+    return of_type(k, JS_ARRAY, a, k->s->draft == JS_DRAFT2020); /* items that fit were evaluated, since then */
 }
 
 static struct js_clauses *kw_contains(const struct keyword *k)
@@ -752,7 +749,7 @@ static const struct {
     {"enum", kw_enum, JS_DRAFT4},
     {"$ref", kw_ref, JS_DRAFT4},
     {"$dynamicRef", kw_ref, JS_DRAFT2020},
-    {"$recursiveRef", kw_recursive_ref, JS_DRAFT2019},
+    {"$recursiveRef", kw_ref, JS_DRAFT2019},
     {"allOf", kw_all_of, JS_DRAFT4},
     {"anyOf", kw_any_of, JS_DRAFT4},
     {"oneOf", kw_one_of, JS_DRAFT4},

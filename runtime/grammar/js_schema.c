@@ -79,20 +79,60 @@ static void grow_index(struct js *j)
     }
 }
 
-struct js_schema *js_schema_child(struct js *j, struct js_schema *parent,
-                                  const struct jinja_value *v, struct js_text key, uint32_t index)
+/* The value in this scope; a new one is all zero behind v, scope and id. */
+static struct js_schema *intern(struct js *j, const struct jinja_value *v, uint32_t scope)
 {
     grow_index(j);
     uint32_t at = address_hash(v) & (j->by_value_cap - 1);
     for (; j->by_value[at]; at = (at + 1) & (j->by_value_cap - 1))
-        if (j->by_value[at]->v == v) return j->by_value[at];
+        if (j->by_value[at]->v == v && j->by_value[at]->scope == scope) return j->by_value[at];
     struct js_schema *s = gr_alloc(j->b, sizeof *s);
     gr_work(j->b, 4);
-    s->v = v, s->parent = parent, s->key = key, s->index = index, s->id = j->schemas.n;
-    if (parent) s->base = parent->base, s->draft = parent->draft;
+    s->v = v, s->scope = scope, s->id = ++j->n_ids;
     GR_PUSH(j->b, &j->schemas, s);
     j->by_value[at] = s;
     return s;
+}
+
+/* A place, whatever the way to it. */
+static struct js_schema *place(struct js *j, struct js_schema *parent, const struct jinja_value *v,
+                               struct js_text key, uint32_t index)
+{
+    uint32_t known = j->n_ids;
+    struct js_schema *s = intern(j, v, 0);
+    if (s->id <= known) return s;
+    s->parent = parent, s->key = key, s->index = index;
+    if (parent) s->base = parent->base, s->draft = parent->draft;
+    return s;
+}
+
+static uint32_t enter(struct js *j, uint32_t scope, struct js_text uri);
+
+/* A place on a way that was in this scope. */
+static struct js_schema *scoped(struct js *j, struct js_schema *s, uint32_t scope)
+{
+    scope = enter(j, scope, s->base);
+    uint32_t known = j->n_ids;
+    struct js_schema *x = scope ? intern(j, s->v, scope) : s;
+    if (x->id <= known) return x;
+    x->parent = s->parent, x->key = s->key, x->index = s->index;
+    x->base = s->base, x->draft = s->draft;
+    return x;
+}
+
+struct js_schema *js_schema_child(struct js *j, struct js_schema *parent,
+                                  const struct jinja_value *v, struct js_text key, uint32_t index)
+{
+    return scoped(j, place(j, parent, v, key, index), parent ? parent->scope : 0);
+}
+
+struct js_schema *js_schema_either(struct js *j, struct js_schema *s, struct js_literals l)
+{
+    struct js_schema *x = gr_alloc(j->b, sizeof *x);
+    *x = *s;
+    x->id = ++j->n_ids, x->either = l;
+    for (int i = 0; i < 2; i++) x->clauses[i] = NULL, x->busy[i] = false;
+    return x;
 }
 
 struct js_schema *js_schema_made(struct js *j, struct js_schema *s, const struct jinja_value *v)
@@ -205,15 +245,18 @@ static struct js_text cut_fragment(struct js_text t, struct js_text *fragment)
 
 /* ---- resources ---- */
 
+/* The anchor that $recursiveAnchor makes: no name that a document can give. */
+#define RECURSIVE ((struct js_text){"\x01", 1})
+
 static void add_resource(struct js *j, struct js_text uri, struct js_text anchor,
                          struct js_schema *s, bool dynamic)
 {
-    struct js_resource r = {uri, anchor, s, dynamic};
+    struct js_resource r = {uri, anchor, s, dynamic, false};
     gr_work(j->b, j->resources.n + 1);
     for (uint32_t i = 0; i < j->resources.n; i++) {
-        const struct js_resource *x = &j->resources.v[i];
+        struct js_resource *x = &j->resources.v[i];
         if (js_same(x->uri, uri) && js_same(x->anchor, anchor) && x->schema != s && uri.n)
-            js_fail(j, s, NULL, "the same identifier is given to two schemas");
+            x->twice = r.twice = true; /* refused where one of them is meant */
     }
     GR_PUSH(j->b, &j->resources, r);
 }
@@ -249,26 +292,33 @@ static struct js_text text_of(const struct jinja_value *v)
 
 static void scan(struct js *j, struct js_schema *s);
 
+static struct js_schema *place_member(struct js *j, struct js_schema *s, const char *keyword)
+{
+    const struct jinja_value *v = js_get(s, keyword);
+    struct js_text key = {keyword, (uint32_t)strlen(keyword)};
+    struct js_schema *m = v ? place(j, s, v, key, GR_NONE) : NULL;
+    if (m) m->base = s->base, m->draft = s->draft;
+    return m;
+}
+
 static void scan_member(struct js *j, struct js_schema *s, const char *keyword)
 {
-    struct js_schema *m = js_schema_member(j, s, keyword);
+    struct js_schema *m = place_member(j, s, keyword);
     if (!m) return;
-    m->base = s->base, m->draft = s->draft;
     if (m->v->kind == JINJA_LIST)
         for (uint32_t i = 0; i < m->v->u.list->count; i++)
-            scan(j, js_schema_child(j, m, &m->v->u.list->items[i], (struct js_text){"", 0}, i));
+            scan(j, place(j, m, &m->v->u.list->items[i], (struct js_text){"", 0}, i));
     else
         scan(j, m);
 }
 
 static void scan_members_of(struct js *j, struct js_schema *s, const char *keyword)
 {
-    struct js_schema *m = js_schema_member(j, s, keyword);
+    struct js_schema *m = place_member(j, s, keyword);
     if (!m || m->v->kind != JINJA_DICT) return;
-    m->base = s->base, m->draft = s->draft;
     for (uint32_t i = 0; i < m->v->u.dict->count; i++) {
         const struct jinja_pair *p = &m->v->u.dict->pairs[i];
-        scan(j, js_schema_child(j, m, &p->value, text_of(&p->key), GR_NONE));
+        scan(j, place(j, m, &p->value, text_of(&p->key), GR_NONE));
     }
 }
 
@@ -289,6 +339,9 @@ static void read_names(struct js *j, struct js_schema *s)
         struct js_text dynamic = text_of(js_get(s, "$dynamicAnchor"));
         if (anchor.n) add_resource(j, s->base, anchor, s, false);
         if (dynamic.n && s->draft == JS_DRAFT2020) add_resource(j, s->base, dynamic, s, true);
+        const struct jinja_value *recursive = js_get(s, "$recursiveAnchor");
+        bool is = recursive && recursive->kind == JINJA_BOOL && recursive->u.b;
+        if (is && s->draft == JS_DRAFT2019) add_resource(j, s->base, RECURSIVE, s, true);
     }
 }
 
@@ -311,14 +364,72 @@ static void scan(struct js *j, struct js_schema *s)
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) scan_members_of(j, s, many[i]);
 }
 
+static const struct js_resource *find_resource(struct js *j, struct js_text uri,
+                                               struct js_text anchor)
+{
+    gr_work(j->b, j->resources.n + 1);
+    for (uint32_t i = 0; i < j->resources.n; i++) {
+        const struct js_resource *r = &j->resources.v[i];
+        if (js_same(r->uri, uri) && js_same(r->anchor, anchor)) return r;
+    }
+    return NULL;
+}
+
+/* ---- dynamic scopes ---- */
+
+/* Its number + 1; 0: all references to this anchor mean the same. */
+static uint32_t name_number(const struct js *j, struct js_text anchor)
+{
+    for (uint32_t i = 0; i < j->names.n; i++)
+        if (js_same(j->names.v[i], anchor)) return i + 1;
+    return 0;
+}
+
+static void find_names(struct js *j)
+{
+    j->names.n = 0, j->scopes.first = j->scopes.n;
+    for (uint32_t i = 0; i < j->resources.n; i++) {
+        const struct js_resource *x = &j->resources.v[i];
+        uint32_t n = 0;
+        if (!x->dynamic || name_number(j, x->anchor)) continue;
+        for (uint32_t k = 0; k < j->resources.n; k++)
+            n += j->resources.v[k].dynamic && js_same(j->resources.v[k].anchor, x->anchor);
+        gr_work(j->b, j->resources.n + j->names.n);
+        if (n > 1) GR_PUSH(j->b, &j->names, x->anchor);
+    }
+}
+
+/* The scope behind a step into the resource: names that meant nothing yet mean its anchors. */
+static uint32_t enter(struct js *j, uint32_t scope, struct js_text uri)
+{
+    uint32_t n = j->names.n;
+    bool changed = false;
+    if (!n) return 0;
+    struct js_schema **bound = gr_alloc(j->b, n * sizeof(struct js_schema *));
+    for (uint32_t i = 0; i < n; i++) {
+        bound[i] = scope ? j->scopes.v[scope - 1][i] : NULL;
+        const struct js_resource *r = bound[i] ? NULL : find_resource(j, uri, j->names.v[i]);
+        if (r && r->dynamic) bound[i] = r->schema, changed = true;
+    }
+    if (!changed) return scope;
+    for (uint32_t k = j->scopes.first; k < j->scopes.n; k++) {
+        gr_work(j->b, n);
+        if (!memcmp(j->scopes.v[k], bound, n * sizeof(struct js_schema *))) return k + 1;
+    }
+    GR_PUSH(j->b, &j->scopes, bound);
+    return j->scopes.n;
+}
+
 struct js_schema *js_schema_root(struct js *j, const struct jinja_value *v)
 {
-    struct js_schema *s = js_schema_child(j, NULL, v, (struct js_text){"", 0}, GR_NONE);
+    j->names.n = 0;
+    struct js_schema *s = place(j, NULL, v, (struct js_text){"", 0}, GR_NONE);
     s->draft = JS_DRAFT2020;
     s->base = (struct js_text){"", 0};
     add_resource(j, s->base, s->base, s, false);
     scan(j, s);
-    return s;
+    find_names(j);
+    return scoped(j, s, 0);
 }
 
 /* ---- references ---- */
@@ -359,10 +470,10 @@ static struct js_schema *step_pointer(struct js *j, struct js_schema *s, struct 
     }
     if (s->v->kind == JINJA_DICT) {
         const struct jinja_value *v = jinja_dict_find_str(s->v->u.dict, key, n);
-        return v ? js_schema_child(j, s, v, (struct js_text){key, n}, GR_NONE) : NULL;
+        return v ? place(j, s, v, (struct js_text){key, n}, GR_NONE) : NULL;
     }
     if (s->v->kind != JINJA_LIST || !digits || index >= s->v->u.list->count) return NULL;
-    return js_schema_child(j, s, &s->v->u.list->items[index], (struct js_text){"", 0}, index);
+    return place(j, s, &s->v->u.list->items[index], (struct js_text){"", 0}, index);
 }
 
 static struct js_schema *follow_pointer(struct js *j, struct js_schema *s, struct js_text pointer)
@@ -374,30 +485,6 @@ static struct js_schema *follow_pointer(struct js *j, struct js_schema *s, struc
         i = end;
     }
     return s;
-}
-
-static const struct js_resource *find_resource(struct js *j, struct js_text uri,
-                                               struct js_text anchor)
-{
-    gr_work(j->b, j->resources.n + 1);
-    for (uint32_t i = 0; i < j->resources.n; i++) {
-        const struct js_resource *r = &j->resources.v[i];
-        if (js_same(r->uri, uri) && js_same(r->anchor, anchor)) return r;
-    }
-    return NULL;
-}
-
-/* A dynamic anchor means the outermost one of its name that led here: only where there is one
- * alone is that known. */
-static void check_dynamic(struct js *j, struct js_schema *s, const char *keyword,
-                          struct js_text anchor)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < j->resources.n; i++)
-        n += j->resources.v[i].dynamic && js_same(j->resources.v[i].anchor, anchor);
-    if (n > 1)
-        js_fail(j, s, keyword, "what the dynamic reference means depends on the way to it, which "
-                               "is not supported");
 }
 
 struct js_schema *js_resolve(struct js *j, struct js_schema *s, const char *keyword,
@@ -413,12 +500,19 @@ struct js_schema *js_resolve(struct js *j, struct js_schema *s, const char *keyw
     struct js_schema *to = r->schema;
     if (fragment.n && fragment.s[0] == '/') {
         to = follow_pointer(j, to, fragment);
-    } else if (fragment.n) {
-        r = find_resource(j, base, fragment);
-        to = r ? r->schema : NULL;
-        if (r && r->dynamic && dynamic) check_dynamic(j, s, keyword, fragment);
+    } else if (fragment.n || dynamic) {
+        struct js_text anchor = fragment.n ? fragment : RECURSIVE;
+        const struct js_resource *x = find_resource(j, base, anchor);
+        uint32_t name = x && x->dynamic && dynamic ? name_number(j, anchor) : 0;
+        if (fragment.n) to = x ? x->schema : NULL;
+        if (name && s->scope && j->scopes.v[s->scope - 1][name - 1])
+            to = j->scopes.v[s->scope - 1][name - 1];
+        if (x) r = x;
     }
     if (!to)
         js_fail(j, s, keyword, "'%.*s' leads nowhere", (int)(ref.n < 150 ? ref.n : 150), ref.s);
-    return to;
+    if (r->twice)
+        js_fail(j, s, keyword, "'%.*s' may be either of two schemas with the same identifier",
+                (int)(ref.n < 150 ? ref.n : 150), ref.s);
+    return scoped(j, to, s->scope);
 }

@@ -162,7 +162,7 @@ static void json_objects(void **state)
           "[1, 1]\0[1, 1.0]\0[10, 1e1]\0[{\"a\": 1, \"b\": 2}, {\"b\": 2, \"a\": 1.0}]\0");
     refused(GR_JSON_SCHEMA, "{\"properties\": {\"a/b\": {\"pattern\": \"(?=x)\"}}}",
             "#/properties/a~1b/pattern", "look-around");
-    refused(GR_JSON_SCHEMA, "{\"items\": {\"format\": \"regex\"}}", "#/items/format", "'regex'");
+    refused(GR_JSON_SCHEMA, "{\"items\": {\"format\": \"path\"}}", "#/items/format", "'path'");
     refused(GR_JSON_SCHEMA, "{\"$ref\": \"http://x/y\"}", "#/$ref", "nothing is fetched");
     refused(GR_JSON_SCHEMA, "{\"allOf\": [{\"$ref\": \"#\"}]}", "#", "without end");
     refused(GR_JSON_SCHEMA, "{\"type\": \"strin\"}", "#/type", "unknown type");
@@ -203,6 +203,98 @@ static void forced(void **state)
 }
 
 /* What made others crash or hang: refused, or compiled within bounds. */
+static void formats(void **state)
+{
+    (void)state;
+    check(GR_JSON_SCHEMA, "{\"type\": \"string\", \"format\": \"regex\"}",
+          "\"\"\0\"^[a-z0-9_-]+$\"\0\"^((a|b)*|(?:c(d)){2,4}?)$\"\0\"(?=x)\\\\d+\\\\.\"\0",
+          "\"(\"\0\"a**\"\0\"[z-a]\"\0\"[]\"\0\"a{3,2}\"\0\"\\\\\"\0\"+\"\0\"^*\"\0\"a)\"\0");
+    check(GR_JSON_SCHEMA, "{\"type\": \"string\", \"format\": \"byte\"}",
+          "\"\"\0\"Zg==\"\0\"Zm8=\"\0\"Zm9v\"\0", "\"Zg\"\0\"Z===\"\0\"Zm8=Zm8=\"\0\"Zm9-\"\0");
+    check(GR_JSON_SCHEMA, "{\"format\": \"utc-millisec\"}", "1\0" "1.5\0", "");
+    /* leap seconds are enforced narrowly: what is not a time must not be one either */
+    check(GR_JSON_SCHEMA, "{\"type\": \"string\", \"format\": \"time\"}", "\"23:59:60Z\"\0\"22:00:01+01:00\"\0",
+          "\"22:59:61Z\"\0\"24:00:00Z\"\0");
+    check(GR_JSON_SCHEMA, "{\"type\": \"string\", \"not\": {\"format\": \"time\"}}", "\"x\"\0\"24:00:00Z\"\0",
+          "\"23:59:60Z\"\0\"22:59:60-01:00\"\0");
+    refused(GR_JSON_SCHEMA, "{\"type\": \"string\", \"not\": {\"format\": \"regex\"}}", "#", "no value");
+}
+
+/* A tree whose nodes are what the schema that extends it says. */
+static void dynamic_references(void **state)
+{
+    (void)state;
+    check(GR_JSON_SCHEMA,
+          "{\"$id\": \"http://x/strict\", \"$dynamicAnchor\": \"node\", \"$ref\": \"tree\", \"unevaluatedProperties\": false,"
+          "\"$defs\": {\"t\": {\"$id\": \"tree\", \"$dynamicAnchor\": \"node\", \"type\": \"object\", \"properties\": "
+          "{\"v\": true, \"c\": {\"type\": \"array\", \"items\": {\"$dynamicRef\": \"#node\"}}}}}}",
+          "{\"c\": [{\"v\": 1}]}\0", "{\"c\": [{\"w\": 1}]}\0{\"w\": 1}\0[]\0");
+    /* the same list twice, by two ways */
+    const char *lists =
+        "{\"$id\": \"http://x/root\", \"prefixItems\": [{\"$ref\": \"numbers\"}, {\"$ref\": \"texts\"}], \"$defs\": {"
+        "\"n\": {\"$id\": \"numbers\", \"$ref\": \"list\", \"$defs\": {\"i\": {\"$dynamicAnchor\": \"item\", \"type\": \"number\"}}},"
+        "\"t\": {\"$id\": \"texts\", \"$ref\": \"list\", \"$defs\": {\"i\": {\"$dynamicAnchor\": \"item\", \"type\": \"string\"}}},"
+        "\"l\": {\"$id\": \"list\", \"type\": \"array\", \"items\": {\"$dynamicRef\": \"#item\"}, \"$defs\": {\"any\": "
+        "{\"$dynamicAnchor\": \"item\"}}}}}";
+    check(GR_JSON_SCHEMA, lists, "[[1, 2], [\"a\"]]\0[[], []]\0", "[[1, \"a\"]]\0[[], [1]]\0[[\"a\"]]\0");
+    /* a plain $ref to a dynamic anchor is one */
+    check(GR_JSON_SCHEMA, "{\"$id\": \"http://x/a\", \"$dynamicAnchor\": \"n\", \"properties\": {\"b\": {\"$ref\": \"b\"}}, \"$defs\": {"
+                          "\"b\": {\"$id\": \"b\", \"$dynamicAnchor\": \"n\", \"type\": \"array\", \"items\": {\"$ref\": \"#n\"}}}}",
+          "{\"b\": [[[]]]}\0", "{\"b\": [1]}\0{\"b\": [{}]}\0");
+    const char *recursive =
+        "{\"$schema\": \"https://json-schema.org/draft/2019-09/schema\", \"$id\": \"http://x/strict\", \"$recursiveAnchor\": %s,"
+        "\"$ref\": \"tree\", \"unevaluatedProperties\": false, \"$defs\": {\"t\": {\"$id\": \"tree\", \"$recursiveAnchor\": true,"
+        "\"type\": \"object\", \"properties\": {\"v\": true, \"c\": {\"$recursiveRef\": \"#\"}}}}}";
+    char text[1000];
+    snprintf(text, sizeof text, recursive, "true");
+    check(GR_JSON_SCHEMA, text, "{\"c\": {\"v\": 1}}\0", "{\"c\": {\"w\": 1}}\0{\"w\": 1}\0");
+    snprintf(text, sizeof text, recursive, "false");
+    check(GR_JSON_SCHEMA, text, "{\"c\": {\"w\": 1}}\0", "{\"w\": 1}\0");
+}
+
+static void unevaluated_items(void **state)
+{
+    (void)state;
+    check(GR_JSON_SCHEMA, "{\"type\": \"array\", \"prefixItems\": [true], \"contains\": {\"type\": \"string\"}, \"unevaluatedItems\": {\"type\": \"null\"}}",
+          "[1, \"a\", null, \"b\"]\0[\"a\"]\0[true, \"a\"]\0", "[1]\0[1, 2, \"a\"]\0[\"a\", 1]\0");
+    /* in 2019-09 contains evaluates nothing */
+    check(GR_JSON_SCHEMA, "{\"$schema\": \"https://json-schema.org/draft/2019-09/schema\", \"type\": \"array\", \"items\": [true],"
+                          "\"contains\": {\"type\": \"string\"}, \"unevaluatedItems\": false}",
+          "[\"a\"]\0", "[\"a\", \"b\"]\0[1, \"a\"]\0");
+}
+
+/* Identifiers that are given twice matter where one of them is meant. */
+static void twice(void **state)
+{
+    (void)state;
+    check(GR_JSON_SCHEMA, "{\"properties\": {\"a\": {\"$id\": \"http://x/y\", \"type\": \"null\"}, \"b\": {\"$id\": \"http://x/y\", \"type\": \"array\"}}}",
+          "{\"a\": null, \"b\": []}\0", "{\"a\": []}\0");
+    refused(GR_JSON_SCHEMA, "{\"$ref\": \"http://x/y\", \"properties\": {\"a\": {\"$id\": \"http://x/y\"}, \"b\": {\"$id\": \"http://x/y\"}}}", "#/$ref",
+            "two schemas with the same identifier");
+}
+
+/* Schemas that lead from one to the next take stack: 20,000 of them once ended the process. */
+static void long_chains(void **state)
+{
+    (void)state;
+    static const char *const links[] = {"{\"$ref\": \"#/$defs/%u\"}", "{\"allOf\": [{\"$ref\": \"#/$defs/%u\"}]}",
+                                        "{\"not\": {\"$ref\": \"#/$defs/%u\"}}", "{\"if\": {\"$ref\": \"#/$defs/%u\"}, \"then\": true}"};
+    enum { CHAIN = 30000, ROOM = 80 };
+    char *text = malloc((size_t)CHAIN * ROOM);
+    assert_non_null(text);
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+        char *at = text + sprintf(text, "{\"$ref\": \"#/$defs/0\", \"$defs\": {");
+        for (unsigned k = 0; k < CHAIN; k++) {
+            at += sprintf(at, "\"%u\": ", k);
+            at += sprintf(at, links[i], k + 1);
+            at += sprintf(at, ", ");
+        }
+        sprintf(at, "\"%u\": true}}", CHAIN);
+        refused(GR_JSON_SCHEMA, text, NULL, "schemas that lead from one to the next");
+    }
+    free(text);
+}
+
 static void hostile(void **state)
 {
     (void)state;
@@ -585,7 +677,8 @@ int main(void)
         cmocka_unit_test(no_dead_ends), cmocka_unit_test(few_escapes), cmocka_unit_test(slices), cmocka_unit_test(code_points), cmocka_unit_test(regex),        cmocka_unit_test(choice),
         cmocka_unit_test(gbnf),         cmocka_unit_test(json_values),
         cmocka_unit_test(json_numbers), cmocka_unit_test(json_objects),
-        cmocka_unit_test(forced),       cmocka_unit_test(hostile),
+        cmocka_unit_test(forced),       cmocka_unit_test(formats), cmocka_unit_test(dynamic_references), cmocka_unit_test(unevaluated_items),
+        cmocka_unit_test(twice), cmocka_unit_test(long_chains), cmocka_unit_test(hostile),
         cmocka_unit_test(hashes),       cmocka_unit_test(lark),
         cmocka_unit_test(tags),         cmocka_unit_test(masks),
     };
