@@ -133,7 +133,7 @@ static bool select_winograd(struct build *b)
     if (!on_cpu && rows[i].size > 0)
         return diag_report_remedy(b->diag, DIAG_OPTION, NULL, "build for CPUs alone, or leave --winograd out", "--winograd=%s: GPUs have no such kernels", given);
     b->m->winograd = on_cpu ? rows[i].size : 0;
-    b->m->fuse_attention = on_cpu;
+    b->m->for_cpus = on_cpu;
     return true;
 }
 

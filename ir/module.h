@@ -164,7 +164,7 @@ struct ir_module {
     VEC(const struct ir_loc *) wide_sums; /* what passes/sums.c computes in f64 */
     int winograd; /* size of the tiles that 3x3 convolutions are made of (passes/winograd.c): 2 or 4, 0: none, -1: as the cost model says */
     VEC(struct ir_tiled) tiled; /* those that are */
-    bool fuse_attention; /* targets are CPUs, which have a kernel for softmax(q k) v (passes/attention.h) */
+    bool for_cpus; /* all targets are CPUs: group for kernels and places of results that they alone have (passes/group.h) */
     uint32_t next_id;
     void (*release)(void *owned); /* when not NULL: called by ir_module_destroy, e.g. to unmap files */
     void *owned;

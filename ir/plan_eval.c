@@ -106,7 +106,12 @@ static bool run_block(struct plan_run *r, const struct plan_block *b)
         struct lp_kernel *k = r->p->kernels.v[l->kernel].levels[r->level];
         if (!k) return diag_report(r->diag, DIAG_NO_LOWERING, l->loc, "a library op cannot run in the plan evaluator");
         void **args = ARENA_ARRAY(r->arena, void *, l->n_args);
-        for (int a = 0; a < l->n_args; a++) args[a] = r->bufs[l->args[a].buf];
+        for (int a = 0; a < l->n_args; a++) {
+            int64_t offset = 0;
+            if (l->args[a].offset_bytes && !dim_eval(r->p->module->dims, l->args[a].offset_bytes, r->syms, &offset))
+                return diag_report(r->diag, DIAG_SHAPE_MISMATCH, NULL, "an argument's offset overflows");
+            args[a] = (char *)r->bufs[l->args[a].buf] + offset;
+        }
         const int64_t *syms = kernel_syms(r, l, k);
         if (!syms) return diag_report(r->diag, DIAG_IR_VERIFY, l->loc, "kernel %s is launched with dims of another", k->name);
         if (!lp_eval(k, args, syms, r->diag) || !guards_whole(r, l)) return false;

@@ -86,9 +86,17 @@ static void mark(struct order *o, const struct plan_launch *l)
     }
 }
 
+/* Else no call lets every worker do it for itself, and what it reads need not stay. */
+static bool may_have_one_slice(const struct plan_launch *l)
+{
+    for (int v = 0; v < INFR_ISA_COUNT; v++)
+        if (l->slices[v] && l->slices[v]->lo <= 1) return true;
+    return false;
+}
+
 static bool is_private(const struct order *o, const struct plan_launch *l)
 {
-    if (l->claim || l->n_read == l->n_args) return false;
+    if (l->claim || l->n_read == l->n_args || !may_have_one_slice(l)) return false;
     for (int i = l->n_read; i < l->n_args; i++) {
         int buf = l->args[i].buf;
         if (o->p->bufs.v[buf].kind != INFR_BUF_ARENA || o->writers[buf] != 1) return false;

@@ -8,7 +8,7 @@
  *   %y = matmul %p, %v          v [.., N, E]
  *
  * with transposes on the way in of q, k and v and on the way out of y that nothing else reads. passes/group.c makes one group
- * of it for CPUs (ir_module.fuse_attention), which passes/lower_attention_dense.c lowers: the two must agree on what fits.
+ * of it for CPUs (ir_module.for_cpus), which passes/lower_attention_dense.c lowers: the two must agree on what fits.
  */
 #ifndef INFC_PASSES_ATTENTION_H
 #define INFC_PASSES_ATTENTION_H

@@ -6,6 +6,7 @@
 #include "ir/build.h"
 #include "ir/op.h"
 #include "passes/attention.h"
+#include "passes/depthwise.h"
 
 #define WINDOW 64       /* ops looked at when a group grows forward */
 #define MAX_OPS 96      /* a group's size */
@@ -330,7 +331,7 @@ static void own_results(struct ir_module *m, struct ir_block *b)
 static void form_attention(struct grouper *g, struct ir_op *softmax)
 {
     struct attention_ops a;
-    if (!g->m->fuse_attention || softmax->code != IR_OP_SOFTMAX || !attention_match(softmax, &a)) return;
+    if (!g->m->for_cpus || softmax->code != IR_OP_SOFTMAX || !attention_match(softmax, &a)) return;
     for (int i = 0; i < a.n; i++)
         if (cluster_of(a.all[i])) return;
     struct cluster *c = cluster_new(g, a.pv);
@@ -342,8 +343,55 @@ static void form_attention(struct grouper *g, struct ir_op *softmax)
     c->root = a.root, c->whole = true;
 }
 
+/* ---- concat in place ---- */
+
+/* Schedules of these write by the result's own strides. */
+static bool writes_by_strides(const struct ir_op *group)
+{
+    for (const struct ir_op *op = group->regions[0]->first; op; op = op->next) {
+        if (op->code == IR_OP_CONV || op->code == IR_OP_MATMUL || op->code == IR_OP_POOL_MAX || op->code == IR_OP_POOL_AVG) return true;
+        if (!(ir_op_traits(op) & IR_T_PW) && op->code != IR_OP_CONSTANT) return false;
+    }
+    return false;
+}
+
+static bool is_part(const struct ir_value *v, const struct ir_block *b, bool columns)
+{
+    const struct ir_op *p = v->def;
+    if (!p || p->code != IR_OP_GROUP || p->block != b || p->n_results != 1 || !ir_value_has_one_use(v)) return false;
+    for (const struct ir_op *op = p->regions[0]->first; op; op = op->next)
+        if (ir_op_traits(op) & IR_T_STATE) return false;
+    return !ir_attr_find(p, "x_in_place") && !ir_attr_find(p, "x_pitch") && (!columns || writes_by_strides(p));
+}
+
+/* Parts that are whole blocks of memory, or columns of known numbers. */
+static void place_parts(struct grouper *g, struct ir_op *group)
+{
+    const struct ir_op *concat = group->regions[0]->first;
+    if (!g->m->for_cpus || !concat || concat->code != IR_OP_CONCAT || !concat->next || concat->next->code != IR_OP_YIELD) return;
+    if (concat->n_operands != group->n_operands) return; /* one part twice */
+    const struct ir_type *t = &concat->results[0].type;
+    int axis = (int)ir_attr_int(concat, "axis", 0);
+    bool blocks = true, columns = axis == t->rank - 1 && dim_is_const(t->dims[axis]);
+    for (int i = 0; i < axis; i++) blocks = blocks && dim_is(t->dims[i], 1);
+    if (!blocks && !columns) return;
+    for (int i = 0; i < group->n_operands; i++)
+        if (!is_part(ir_operand(group, i), group->block, !blocks) || ir_operand(concat, i) != group->regions[0]->args[i]) return;
+    ir_op_set_attr(g->m, group, ir_a_int("x_in_place", 1));
+    for (int i = 0; !blocks && i < group->n_operands; i++)
+        ir_op_set_attr(g->m, ir_operand(group, i)->def, ir_a_int("x_pitch", t->dims[axis]->value));
+}
+
+static void take_padding(struct grouper *g, struct ir_block *b)
+{
+    const struct dim *pads[4];
+    for (struct ir_op *op = b->first; g->m->for_cpus && op; op = op->next)
+        if (op->code == IR_OP_CONV && conv_padding(op, pads) && depthwise_fits(op, pads)) conv_take_padding(g->m, op, pads);
+}
+
 static void group_block(struct grouper *g, struct ir_block *b)
 {
+    take_padding(g, b);
     for (struct ir_op *op = b->first; op; op = op->next) op->aux = NULL;
     for (struct ir_op *op = b->first; op; op = op->next)
         for (int r = 0; op->code == IR_OP_IF && r < op->n_regions; r++) group_block(g, op->regions[r]);
@@ -368,6 +416,8 @@ static void group_block(struct grouper *g, struct ir_block *b)
         else if (!is_leaf(op) && !cluster_of(op)) outline(g, cluster_new(g, op));
     }
     own_results(g->m, b);
+    for (struct ir_op *op = b->first; op; op = op->next)
+        if (op->code == IR_OP_GROUP) place_parts(g, op);
 }
 
 bool pass_group(struct ir_module *m, struct diag_sink *diag)

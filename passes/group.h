@@ -16,6 +16,12 @@
  * pointwise and moving ops whose only use is in another group is inlined there when each of its elements is read once:
  * by a pointwise op of the same shape, a moving op, or a reduction. Before all that, attention in plain ops becomes one group
  * each where the module asks for it (passes/attention.h).
+ *
+ * A depthwise convolution takes the padding in front of it back (passes/depthwise.h).
+ *
+ * Behind all that, a concat whose every part is some kernel's result that nothing else reads needs no kernel: attribute x_in_place=1
+ * of its group says that lowering lets the parts be written where they belong. Where they are columns, x_pitch of a part's
+ * group is the whole's number of them.
  */
 #ifndef INFC_PASSES_GROUP_H
 #define INFC_PASSES_GROUP_H

@@ -7,7 +7,7 @@
 #include "passes/flops.h"
 #include "passes/lower_group.h"
 
-static lower_fn *const lower_table[] = {lower_attention_dense, lower_matmul, lower_qmatmul, lower_quant_rows, lower_winograd, lower_conv, lower_pool, lower_rows, lower_attention_rows, lower_kv_write, lower_scatter, lower_topk,
+static lower_fn *const lower_table[] = {lower_attention_dense, lower_matmul, lower_qmatmul, lower_quant_rows, lower_winograd, lower_depthwise, lower_conv, lower_pool, lower_rows, lower_attention_rows, lower_kv_write, lower_scatter, lower_topk,
                                        lower_rnn, lower_pad, lower_generic, NULL};
 /* GPUs: register tiles made for CPUs only where there is no other way to the op. */
 static lower_fn *const gpu_table[] = {lower_dot, lower_dot_blocks, lower_rows, lower_flash, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic, lower_matmul, lower_quant_rows, lower_qmatmul, NULL};
@@ -194,6 +194,21 @@ static const char *kernel_name(struct arena *a, const struct ir_block *body)
     return name;
 }
 
+/* Rows of result 0 as far apart as the whole's that they are parts of. */
+static void set_pitch(struct lower_ctx *l)
+{
+    struct lp_buf *b = &l->k->bufs.v[lower_result_buf(l, 0)];
+    const struct dim **strides = ARENA_ARRAY(&l->k->arena, const struct dim *, b->rank);
+    const struct dim *stride = l->pitch;
+    strides[b->rank - 1] = dim_const(l->m->dims, 1);
+    for (int i = b->rank - 2; i >= 0; i--) {
+        strides[i] = stride;
+        if (!dim_is_const(stride)) lp_dim_param(l->k, stride);
+        stride = dim_mul(l->m->dims, stride, b->dims[i]);
+    }
+    b->strides = strides;
+}
+
 static void lower_start(struct lower_ctx *l)
 {
     struct arena *a = &l->m->arena;
@@ -205,6 +220,7 @@ static void lower_start(struct lower_ctx *l)
         int elem = (int)dtype_bytes(v->type.dtype);
         lp_add_arg(l->k, v->name, v->type.dtype, v->type.rank, v->type.dims, result, elem);
     }
+    if (l->pitch) set_pitch(l);
     for (size_t d = 0; l->like && d < l->like->dims.n; d++) lp_dim_param(l->k, l->like->dims.v[d]);
     expr_init(&l->e, l->m, l->k, l->level, l->diag);
     for (int i = 0; i < l->body->n_args; i++) expr_bind(&l->e, l->body->args[i], i);
@@ -255,6 +271,8 @@ struct lp_kernel *lower_group(struct ir_module *m, struct ir_op *group, const st
     struct lower_ctx l = {.m = m, .group = group, .body = group->regions[0], .yield = group->regions[0]->last,
                           .level = level, .diag = diag, .packs = packs, .operand_consts = operand_consts, .knobs = knobs};
     l.anchor = find_anchor(l.body);
+    int64_t pitch = ir_attr_int(group, "x_pitch", 0);
+    if (pitch) l.pitch = dim_const(m->dims, pitch);
     lower_fn *const *table = level->gpu ? gpu_table : lower_table;
     for (size_t i = 0; table[i]; i++) {
         l.like = like;

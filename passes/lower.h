@@ -31,6 +31,7 @@ struct lower_ctx {
     struct lp_kernel *chain; /* kernels already built, the last one first (lower_next) */
     const struct lp_kernel *like; /* this kernel at an earlier level, whose dim parameters are repeated first; NULL */
     struct knob_uses *knobs; /* NULL: the cost model decides, nothing is recorded */
+    const struct dim *pitch; /* of result 0, whose rows are parts of longer ones: elements from row to row; NULL: none */
 };
 
 enum lower_result { LOWER_DONE, LOWER_NOT_MINE, LOWER_FAILED };
@@ -38,7 +39,7 @@ enum lower_result { LOWER_DONE, LOWER_NOT_MINE, LOWER_FAILED };
 /* A schedule family: builds l->k (created, buffers bound) or says that the group is not its. */
 typedef enum lower_result lower_fn(struct lower_ctx *l);
 lower_fn lower_matmul, lower_qmatmul, lower_quant_rows, lower_winograd, lower_conv, lower_pool, lower_rows, lower_attention, lower_attention_rows, lower_kv_write;
-lower_fn lower_attention_dense, lower_scatter, lower_topk, lower_rnn, lower_pad, lower_generic, lower_dot, lower_dot_blocks, lower_flash;
+lower_fn lower_attention_dense, lower_depthwise, lower_scatter, lower_topk, lower_rnn, lower_pad, lower_generic, lower_dot, lower_dot_blocks, lower_flash;
 
 /* A tile epilogue over flattened rows serves when every other operand has the result's shape or no row axes. */
 bool lower_epilogue_is_flat(const struct lower_ctx *l);

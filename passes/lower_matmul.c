@@ -66,9 +66,9 @@ void lower_set_2d(struct lower_ctx *l, int buf, const struct dim *rows, const st
     const struct dim **dims = ARENA_ARRAY(&k->arena, const struct dim *, 2);
     const struct dim **strides = ARENA_ARRAY(&k->arena, const struct dim *, 2);
     dims[0] = rows, dims[1] = cols;
-    strides[0] = cols, strides[1] = dim_const(l->m->dims, 1);
+    strides[0] = l->pitch && buf == lower_result_buf(l, 0) ? l->pitch : cols, strides[1] = dim_const(l->m->dims, 1);
     b->rank = 2, b->dims = dims, b->strides = strides;
-    if (!dim_is_const(cols)) lp_dim_param(k, cols);
+    if (!dim_is_const(strides[0])) lp_dim_param(k, strides[0]);
 }
 
 static void pack_b(struct mm *t)

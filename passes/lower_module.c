@@ -11,6 +11,12 @@
 #include "passes/lower.h"
 #include "passes/lower_group.h"
 
+/* A part of a concat: where it lies in the whole. */
+struct part {
+    int buf;
+    const struct dim *offset_bytes;
+};
+
 struct lowerer {
     struct ir_module *m;
     const struct target *t;
@@ -19,6 +25,7 @@ struct lowerer {
     const struct knob_chooser *chooser; /* NULL: none */
     struct plan *p;
     struct map bufs;    /* ir_value id -> buffer + 1 */
+    struct map parts;   /* ir_value id -> struct part */
     struct map kernels; /* canonical text of all levels -> kernel + 1 */
     struct map packed;  /* constant id and packing -> buffer + 1 */
 };
@@ -261,6 +268,11 @@ static bool lower_launch(struct lowerer *w, struct ir_op *group, struct plan_blo
     if (state >= 0) bind_buf(w, &group->results[0], args[state].buf);
     for (int i = 0; i < group->n_results; i++) {
         struct ir_value *r = &group->results[i];
+        const struct part *part = map_find(&w->parts, &r->id, sizeof r->id);
+        if (part) {
+            args[n_in + i] = (struct plan_arg){.buf = part->buf, .offset_bytes = part->offset_bytes};
+            continue;
+        }
         int buf = find_buf(w, r);
         if (buf < 0) bind_buf(w, r, buf = new_buf(w, INFR_BUF_ARENA, &r->type, r->name));
         args[n_in + i].buf = buf;
@@ -322,14 +334,39 @@ static bool lower_probe(struct lowerer *w, const struct ir_op *op, int number, s
     return true;
 }
 
+static bool is_in_place(const struct ir_op *op) { return op->code == IR_OP_GROUP && ir_attr_int(op, "x_in_place", 0); }
+
+/* The operands of a concat that has no kernel lie in its result one behind the other, as blocks or as columns. */
+static void place_parts(struct lowerer *w, const struct ir_op *group)
+{
+    struct dim_ctx *dc = w->m->dims;
+    const struct ir_value *whole = &group->results[0];
+    const struct ir_op *concat = group->regions[0]->first;
+    int axis = (int)ir_attr_int(concat, "axis", 0);
+    const struct dim *at = dim_const(dc, 0), *step = dim_const(dc, (int64_t)dtype_bytes(whole->type.dtype));
+    for (int i = axis + 1; i < whole->type.rank; i++) step = dim_mul(dc, step, whole->type.dims[i]);
+    int buf = find_buf(w, root_of(whole));
+    if (buf < 0) bind_buf(w, whole, buf = new_buf(w, INFR_BUF_ARENA, &whole->type, whole->name));
+    for (int i = 0; i < group->n_operands; i++) {
+        const struct ir_value *v = ir_operand(group, i);
+        struct part *p = ARENA_NEW(&w->p->arena, struct part);
+        *p = (struct part){buf, dim_is(at, 0) ? NULL : dim_mul(dc, at, step)};
+        map_put(&w->parts, &v->id, sizeof v->id, p);
+        at = dim_add(dc, at, v->type.dims[axis]);
+    }
+}
+
 static bool lower_block(struct lowerer *w, struct ir_block *b, const int *result_bufs, struct plan_block *out)
 {
     int probes = 0;
     for (int i = 0; i < b->last->n_operands; i++) bind_buf(w, root_of(ir_operand(b->last, i)), result_bufs[i]);
     bool ok = true;
-    for (struct ir_op *op = b->first; op; op = op->next)
-        if (op->code == IR_OP_CHECK) lower_check(w, op, out);
     for (struct ir_op *op = b->first; op; op = op->next) {
+        if (op->code == IR_OP_CHECK) lower_check(w, op, out);
+        if (is_in_place(op)) place_parts(w, op);
+    }
+    for (struct ir_op *op = b->first; op; op = op->next) {
+        if (is_in_place(op)) continue;
         if (op->code == IR_OP_GROUP) ok = lower_launch(w, op, out) && ok;
         else if (op->code == IR_OP_IF) ok = lower_if(w, op, out) && ok;
         else if (op->code == IR_OP_PROBE) ok = lower_probe(w, op, probes++, out) && ok;
@@ -348,6 +385,7 @@ struct plan *lower_module_tuned(struct ir_module *m, const struct target *t, uns
     struct lowerer w = {.m = m, .t = t, .isa_mask = isa_mask, .diag = diag, .chooser = chooser, .p = plan_create(m)};
     struct arena *a = &w.p->arena;
     map_init(&w.bufs, a);
+    map_init(&w.parts, a);
     map_init(&w.kernels, a);
     map_init(&w.packed, a);
     struct ir_func *f = m->funcs.v[0];

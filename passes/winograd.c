@@ -16,6 +16,7 @@
 
 #include "ir/build.h"
 #include "ir/op.h"
+#include "passes/depthwise.h"
 
 #define NOMINAL 512               /* of a symbol */
 #define MANY_TILES 1e12           /* for costs as good as more */
@@ -149,28 +150,6 @@ static int choose(struct ir_module *m, const struct ir_op *op)
 
 /* ---- the pass ---- */
 
-/* The padding in front of op becomes its own, where it serves nobody else. */
-static void take_padding(struct ir_module *m, struct ir_op *op)
-{
-    struct ir_op *pad = ir_operand(op, 0)->def;
-    int n;
-    const struct dim *const *own = ir_attr_dims(op, "pads", &n);
-    for (int i = 0; i < n; i++)
-        if (!dim_is(own[i], 0)) return;
-    if (!pad || pad->code != IR_OP_PAD || ir_operand(pad, 1) || strcmp(ir_attr_string(pad, "mode", "constant"), "constant")) return;
-    if (!ir_value_has_one_use(ir_operand(op, 0)) || ir_operand(pad, 0)->type.rank != 4) return;
-    const struct dim *const *lo = ir_attr_dims(pad, "lo", &n), *const *hi = ir_attr_dims(pad, "hi", &n);
-    const struct ir_type *x = &ir_operand(pad, 0)->type;
-    for (int i = 0; i < 4; i++) {
-        bool spatial = i == 1 || i == 2;
-        if (spatial ? lo[i]->lo < 0 || hi[i]->lo < 0 || x->dims[i]->lo < 1 : !dim_is(lo[i], 0) || !dim_is(hi[i], 0)) return;
-    }
-    const struct dim *pads[] = {lo[1], lo[2], hi[1], hi[2]};
-    ir_op_set_attr(m, op, ir_a_dims("pads", 4, pads));
-    ir_op_set_operand(op, 0, ir_operand(pad, 0));
-    ir_op_erase(pad);
-}
-
 static void record(struct ir_module *m, const struct ir_op *op, int size)
 {
     const struct ir_const *c = ir_value_const(ir_operand(op, 1));
@@ -190,7 +169,8 @@ static void run_block(struct ir_module *m, struct ir_block *b)
         int size = m->winograd < 0 ? choose(m, op) : m->winograd;
         if (!size) continue;
         ir_op_set_attr(m, op, ir_a_int("winograd", size));
-        take_padding(m, op);
+        const struct dim *pads[4];
+        if (conv_padding(op, pads)) conv_take_padding(m, op, pads);
         record(m, op, size);
     }
 }

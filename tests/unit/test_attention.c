@@ -62,7 +62,7 @@ static void check(const struct graph *g, bool fuse)
              "model \"a\" { sym n in [0, 4096] sym m in [0, 4096] sym h in [1, 4096] const @f: f32[1] = [0.75] const @inf: f32[] = [-inf]\n"
              " func @main(%s) -> (y: f32[%s]) {\n%s} }\n", g->inputs, g->result, g->body);
     equiv_start_text(&e, text, 3, sizes);
-    e.m->fuse_attention = fuse;
+    e.m->for_cpus = fuse;
     assert_true(pass_group(e.m, &e.diag));
     if (g->is_one) assert_int_equal(kernels_of(e.m) == 1, fuse);
     else assert_true(kernels_of(e.m) > 1);

@@ -44,6 +44,15 @@ static const struct kase cases[] = {
     {"conv-depthwise-30x30x96", 1,
      "%x: f32[n, 96, 32, 32]) -> (y: f32[n, 96, 30, 30]) {\n %w = constant value=@W(96, 1, 3, 3)\n"
      " %1 = conv %x, %w strides=[1, 1] dilations=[1, 1] pads=(0, 0, 0, 0) groups=96\n return %1\n}"},
+    {"conv-depthwise-padded-28x28x100", 1,
+     "%x: f32[n, 28, 28, 100]) -> (y: f32[n, 28, 28, 100]) {\n %w = constant value=@W(100, 1, 3, 3)\n %p = pad %x lo=(0, 1, 1, 0) hi=(0, 1, 1, 0)\n"
+     " %1 = conv %p, %w strides=[1, 1] dilations=[1, 1] pads=(0, 0, 0, 0) groups=100 channels_last=1\n return %1\n}"},
+    {"conv-depthwise-padded-nx40x32", 37,
+     "%x: f32[1, 40, n, 32]) -> (y: f32[1, 40, n, 32]) {\n %w = constant value=@W(32, 1, 5, 5)\n %p = pad %x lo=(0, 2, 2, 0) hi=(0, 2, 2, 0)\n"
+     " %1 = conv %p, %w strides=[1, 1] dilations=[1, 1] pads=(0, 0, 0, 0) groups=32 channels_last=1\n return %1\n}"},
+    {"concat-in-place-60x96", 60,
+     "%x: f32[n, 64]) -> (y: f32[n, 95]) {\n %w = constant value=@W(64, 64)\n %u = constant value=@W(64, 31)\n %1 = matmul %x, %w\n %2 = matmul %x, %u\n"
+     " %3 = concat %1, %2 axis=1\n return %3\n}"},
     {"matmul-acc-f64-33x65x70", 33, "%x: f32[n, 65]) -> (y: f32[n, 70]) {\n %w = constant value=@W(65, 70)\n %1 = matmul %x, %w acc=f64\n %2 = cast %1 to=f32\n return %2\n}"},
     {"conv-acc-f64-stride-4", 2,
      "%x: f32[n, 1, 1, 261]) -> (y: f32[n, 36, 1, 58]) {\n %w = constant value=@W(36, 1, 1, 33)\n"
@@ -151,7 +160,7 @@ static void make_steps(struct run *r, const struct target *t)
         x->launch = s->launch;
         x->code = load_object(&object, "f");
         x->slices = value(r, s->launch->slices[r->level->isa]);
-        for (int a = 0; a < s->launch->n_args; a++) x->bufs[a] = r->memory[s->launch->args[a].buf].data;
+        for (int a = 0; a < s->launch->n_args; a++) x->bufs[a] = (char *)r->memory[s->launch->args[a].buf].data + (s->launch->args[a].offset_bytes ? value(r, s->launch->args[a].offset_bytes) : 0);
         for (int d = 0; d < s->launch->n_dims; d++) x->dims[d] = value(r, s->launch->dims[d]);
         x->scratch = object.scratch_bytes ? aligned_alloc(64, (object.scratch_bytes + 63) / 64 * 64) : NULL;
         free(object.data);
@@ -248,7 +257,7 @@ static void check_case(const struct kase *k, bool bench)
     struct arena a;
     arena_init(&a);
     equiv_start_text(&e, model_text(&a, k), 1, sizes);
-    e.m->fuse_attention = true;
+    e.m->for_cpus = true;
     if (!pass_run_all(e.m, &(struct pass_options){0}, &e.diag)) equiv_fail(&e, "passes");
     for (int l = 0; l < t->n_levels; l++)
         if (machine_has(t->levels[l].isa)) check_level(&e, k, t, &t->levels[l], bench);
