@@ -329,10 +329,14 @@ static uint32_t build(struct product *p)
     return gr_fsa_table(p->j->b, p->n_states, class_of, N_COLS, p->target.v, p->label.v, &n);
 }
 
-/* Any number as JSON has it, with exponents. */
+/* Any number as JSON has it, with exponents that a double can have: of 1e999 most readers make an infinity, others an
+ * error. */
 static uint32_t any_number(struct js *j)
 {
-    static const char text[] = "-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?";
+    static const char text[] =
+        "-?(?:(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?"
+        "|(?:0|[1-9][0-9]{0,40})(?:\\.[0-9]+)?[eE](?:-[0-9]+|\\+?(?:[0-9]{1,2}|1[0-9]{2}|2[0-5][0-9]))"
+        "|[0-9](?:\\.[0-9]+)?[eE]\\+?(?:2[6-9][0-9]|30[0-7])|1(?:\\.(?:[0-6][0-9]*|7976931348623157))?[eE]\\+?308)";
     struct gr_nfa a = {0};
     uint32_t n;
     if (j->any_number) return j->any_number;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* JSON values that were read, written again. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ void api_json_real(struct json *j, const char *key, double x)
         snprintf(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x) break;
     }
+    if (x == 0 && signbit(x)) memcpy(text, "-0.0", 5); /* "-0" is the integer, which has no sign */
     api_json_raw(j, key, text, strlen(text));
 }
 

