@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/npy.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,31 +18,78 @@ static const struct {
 } types[] = {{"|b1", DT_BOOL}, {"|i1", DT_I8}, {"|u1", DT_U8}, {"<i2", DT_I16}, {"<u2", DT_U16}, {"<i4", DT_I32}, {"<u4", DT_U32},
              {"<i8", DT_I64}, {"<u8", DT_U64}, {"<f2", DT_F16}, {"<f4", DT_F32}, {"<f8", DT_F64}, {"|V2", DT_BF16}, {"<V2", DT_BF16}};
 
-static enum dtype find_type(const char *header)
+static enum dtype find_type(const char *descr)
 {
-    const char *p = strstr(header, "'descr'");
-    if (!p || !(p = strchr(p + 7, '\''))) return DT_NONE;
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
-        if (!strncmp(p + 1, types[i].descr, 3) && p[4] == '\'') return types[i].dtype;
+        if (!strcmp(descr, types[i].descr)) return types[i].dtype;
     return DT_NONE;
 }
 
-static bool parse_shape(const char *header, struct ir_tensor *t)
+/* ---- the header: a Python dict with exactly the keys descr, fortran_order and shape ---- */
+
+static bool take(const char **p, const char *word)
 {
-    const char *p = strstr(header, "'shape'");
-    if (!p || !(p = strchr(p, '('))) return false;
-    for (p++; *p && *p != ')';) {
-        if (*p == ' ' || *p == ',') {
-            p++;
-            continue;
-        }
+    *p += strspn(*p, " \t\n");
+    size_t n = strlen(word);
+    if (strncmp(*p, word, n)) return false;
+    *p += n;
+    return true;
+}
+
+/* In quotes, without escapes. */
+static bool take_string(const char **p, char *out, size_t cap)
+{
+    if (!take(p, "'") && !take(p, "\"")) return false;
+    size_t n = strcspn(*p, (char[]){(*p)[-1], '\\', 0});
+    if (n >= cap || (*p)[n] != (*p)[-1]) return false;
+    memcpy(out, *p, n);
+    out[n] = 0;
+    *p += n + 1;
+    return true;
+}
+
+static bool take_shape(const char **p, struct ir_tensor *t)
+{
+    if (!take(p, "(")) return false;
+    for (t->rank = 0; !take(p, ")");) {
         char *end;
-        long long v = strtoll(p, &end, 10);
-        if (end == p || v < 0 || t->rank == IR_MAX_RANK) return false;
-        t->dims[t->rank++] = v;
-        p = end;
+        *p += strspn(*p, " \t\n");
+        if (t->rank == IR_MAX_RANK || **p < '0' || **p > '9') return false;
+        errno = 0;
+        t->dims[t->rank++] = strtoll(*p, &end, 10);
+        *p = end + (*end == 'L'); /* Python 2 wrote it */
+        if (errno) return false;
+        if (!take(p, ",")) return take(p, ")");
     }
-    return *p == ')' && !strstr(header, "'fortran_order': True");
+    return true;
+}
+
+static bool parse_header(const char *p, struct ir_tensor *t)
+{
+    unsigned seen = 0, bit;
+    char key[16], descr[16];
+    if (!take(&p, "{")) return false;
+    while (!take(&p, "}")) {
+        if (!take_string(&p, key, sizeof key) || !take(&p, ":")) return false;
+        if (!strcmp(key, "descr")) {
+            bit = 1;
+            if (!take_string(&p, descr, sizeof descr)) return false;
+        } else if (!strcmp(key, "fortran_order")) {
+            bit = 2;
+            if (!take(&p, "False")) return false;
+        } else {
+            bit = 4;
+            if (strcmp(key, "shape") || !take_shape(&p, t)) return false;
+        }
+        if (seen & bit) return false;
+        seen |= bit;
+        if (take(&p, ",")) continue;
+        if (!take(&p, "}")) return false;
+        break;
+    }
+    if (seen != 7 || p[strspn(p, " \t\n")]) return false;
+    t->dtype = find_type(descr);
+    return t->dtype != DT_NONE;
 }
 
 static bool read_header(FILE *f, struct ir_tensor *t)
@@ -56,8 +104,8 @@ static bool read_header(FILE *f, struct ir_tensor *t)
     if (len > MAX_HEADER) return false;
     char *header = calloc(1, len + 1);
     bool ok = header && fread(header, 1, len, f) == len;
-    *t = (struct ir_tensor){.dtype = ok ? find_type(header) : DT_NONE};
-    ok = ok && t->dtype != DT_NONE && parse_shape(header, t);
+    *t = (struct ir_tensor){0};
+    ok = ok && !memchr(header, 0, len) && parse_header(header, t);
     free(header);
     return ok;
 }
@@ -76,6 +124,7 @@ bool npy_read(const char *path, struct ir_tensor *out, struct arena *arena, stru
         out->n_bytes = bytes;
         out->data = arena_alloc(arena, bytes);
         ok = fread(out->data, 1, bytes, f) == bytes;
+        for (size_t i = 0; out->dtype == DT_BOOL && i < bytes; i++) ((unsigned char *)out->data)[i] = ((unsigned char *)out->data)[i] != 0;
     }
     fclose(f);
     return ok || diag_report(diag, DIAG_FILE_READ, path, "not a .npy file of a supported type, or cut short");

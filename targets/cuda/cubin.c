@@ -25,6 +25,9 @@ static bool section(const struct file *f, unsigned i, Elf64_Shdr *s)
     return s->sh_type == SHT_NOBITS || in_file(f, s->sh_offset, s->sh_size);
 }
 
+/* A section that has bytes in the file. */
+static bool section_data(const struct file *f, unsigned i, Elf64_Shdr *s) { return section(f, i, s) && s->sh_type != SHT_NOBITS; }
+
 static bool open_file(struct file *f, const void *data, size_t n)
 {
     Elf64_Shdr s;
@@ -32,7 +35,7 @@ static bool open_file(struct file *f, const void *data, size_t n)
     if (n < sizeof f->h) return false;
     memcpy(&f->h, data, sizeof f->h);
     if (memcmp(f->h.e_ident, ELFMAG, SELFMAG) || f->h.e_shentsize != sizeof(Elf64_Shdr) || f->h.e_machine != 190) return false;
-    if (!in_file(f, f->h.e_shoff, (uint64_t)f->h.e_shnum * sizeof(Elf64_Shdr)) || !section(f, f->h.e_shstrndx, &s)) return false;
+    if (!in_file(f, f->h.e_shoff, (uint64_t)f->h.e_shnum * sizeof(Elf64_Shdr)) || !section_data(f, f->h.e_shstrndx, &s)) return false;
     f->names = (const char *)f->data + s.sh_offset;
     f->n_names = s.sh_size;
     return f->n_names > 0 && !f->names[f->n_names - 1];
@@ -50,7 +53,7 @@ static uint32_t symbol_number(const struct file *f, const char *kernel)
 {
     Elf64_Shdr s, t;
     for (unsigned i = 0; i < f->h.e_shnum; i++) {
-        if (!section(f, i, &s) || s.sh_type != SHT_SYMTAB || !section(f, s.sh_link, &t)) continue;
+        if (!section(f, i, &s) || s.sh_type != SHT_SYMTAB || !section_data(f, s.sh_link, &t)) continue;
         for (uint64_t k = 0; k < s.sh_size / sizeof(Elf64_Sym); k++) {
             Elf64_Sym y;
             memcpy(&y, f->data + s.sh_offset + k * sizeof y, sizeof y);
@@ -111,9 +114,10 @@ bool cubin_read(const void *data, size_t n_bytes, const char *kernel, struct cub
     uint32_t symbol = symbol_number(&f, kernel);
     for (unsigned i = 0; i < f.h.e_shnum; i++) {
         if (!section(&f, i, &s)) continue;
-        if (name_is(&f, &s, ".nv.info", "")) read_attributes(&f, &s, symbol, out);
+        if (s.sh_type != SHT_NOBITS && name_is(&f, &s, ".nv.info", "")) read_attributes(&f, &s, symbol, out);
         if (name_is(&f, &s, ".nv.shared.", kernel)) out->shared_bytes = (int)s.sh_size;
         if (!name_is(&f, &s, ".text.", kernel) || s.sh_type == SHT_NOBITS) continue;
+        if (found) return false; /* of two, nobody knows which */
         found = true;
         out->code_bytes = s.sh_size;
         for (uint64_t at = 0; at + 16 <= s.sh_size; at += 16) {
