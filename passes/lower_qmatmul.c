@@ -23,6 +23,8 @@
 #define MAX_REST 4          /* rows of the smaller of two tiles for what is left: 16 rows are 6 + 6 + 4 */
 #define AHEAD_TILES 3       /* tiles of rows that together ask for the whole next panel: 16 rows are so many */
 #define MAX_PANEL_BYTES (8 << 20)
+#define STREAMS 2                 /* places that weights of STREAMED_BYTES and more are read from at once: memory gives more then */
+#define STREAMED_BYTES (64 << 20) /* no cache holds them */
 
 struct qmm {
     struct lower_ctx *l;
@@ -34,6 +36,8 @@ struct qmm {
     int rank;
     int lanes;                   /* 32-bit lanes of a register */
     int mr, nr;                  /* tile over a panel that was taken apart */
+    struct lp_value *next[STREAMS]; /* panels of the slices that follow */
+    int streams;                 /* parts of the matrix whose panels come by turns */
 };
 
 /* ---- the stream ---- */
@@ -50,7 +54,19 @@ static struct lp_value *load_units(struct qmm *t, struct lp_value *panel, struct
 static void prefetch(struct qmm *t, struct lp_value *panel, struct lp_value *g, struct lp_value *at, int n_units)
 {
     struct lp_builder *b = &t->l->e.b;
+    int n = t->streams;
+    if (n > 1) { /* of the next panel its last part, of the one behind it the part before, .. : a group of each by turns */
+        struct lp_value *turn = lp_binary(b, LP_OP_MOD, g, lp_index(b, n)), *part = lp_binary(b, LP_OP_SUB, lp_index(b, n - 1), turn);
+        panel = t->next[n - 1];
+        for (int i = n - 2; i >= 0; i--) panel = lp_select(b, lp_binary(b, LP_OP_EQ, turn, lp_index(b, i)), t->next[i], panel);
+        g = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, part, lp_index(b, t->groups / n)), lp_binary(b, LP_OP_FLOORDIV, g, lp_index(b, n)));
+    }
     for (int i = 0; i < n_units; i += 32) {
+        if (n > 1) {
+            struct lp_value *idx[3] = {panel, g, offset(b, at, i)};
+            lp_prefetch_far(b, t->w, idx);
+            continue;
+        }
         struct lp_value *idx[3] = {panel, g, lp_binary(b, LP_OP_ADD, at, lp_index(b, PREFETCH_BYTES / 2 + i))};
         lp_prefetch(b, t->w, idx);
     }
@@ -193,7 +209,7 @@ static void prefetch_panel(struct qmm *t, const struct tile *x, struct lp_value 
     struct lp_value *line = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, x->share, lp_index(b, n_loops)), at);
     for (int i = 0; i < each; i++) {
         struct lp_value *unit = lp_binary(b, LP_OP_MUL, offset(b, lp_binary(b, LP_OP_MUL, line, lp_index(b, each)), i), lp_index(b, 32));
-        struct lp_value *idx[3] = {lp_binary(b, LP_OP_ADD, x->panel, t->l->e.one), g, unit};
+        struct lp_value *idx[3] = {t->next[0], g, unit};
         lp_prefetch_far(b, t->w, idx);
     }
 }
@@ -442,7 +458,7 @@ static void set_cuts(struct qmm *t)
 {
     struct lower_ctx *l = t->l;
     const struct ir_type *out = &l->anchor->results[0].type;
-    char *cut = arena_printf(&l->m->arena, "panels of %lld", (long long)t->n->value);
+    char *cut = arena_printf(&l->m->arena, "panels of %lld from %d", (long long)t->n->value, t->streams);
     l->k->bufs.v[lower_result_buf(l, 0)].cut = cut;
     for (int i = 0; i < l->group->n_operands; i++) {
         const struct ir_value *v = l->group->regions[0]->args[i];
@@ -450,6 +466,16 @@ static void set_cuts(struct qmm *t)
         for (int a = 0; same && a < out->rank; a++) same = v->type.dims[a] == out->dims[a];
         if (same) l->k->bufs.v[i].cut = cut;
     }
+}
+
+/* The panel `by` behind the one that comes as number `at`. */
+static struct lp_value *panel_of(struct qmm *t, struct lp_value *at, int by, int64_t n)
+{
+    struct lp_builder *b = &t->l->e.b;
+    at = offset(b, at, by);
+    if (t->streams == 1) return at;
+    struct lp_value *part = lp_binary(b, LP_OP_MUL, lp_binary(b, LP_OP_MOD, at, lp_index(b, t->streams)), lp_index(b, n / t->streams));
+    return lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_FLOORDIV, at, lp_index(b, t->streams)), part);
 }
 
 enum lower_result lower_qmatmul(struct lower_ctx *l)
@@ -477,6 +503,13 @@ enum lower_result lower_qmatmul(struct lower_ctx *l)
         block = lp_binary(b, LP_OP_MOD, lower_slice(l), expr_dim(e, blocks));
     }
     lower_set_slices(l, dim_mul(dc, panels, blocks));
+    int64_t n_panels = dim_is_const(panels) ? panels->value : 1;
+    bool large = n_panels * t.groups * blocks_units(&t.d) * 2 >= STREAMED_BYTES, even = n_panels % STREAMS == 0 && t.groups % STREAMS == 0;
+    static const int64_t both[] = {1, STREAMS};
+    t.streams = even && !l->level->gpu ? (int)lower_knob(l, KNOB_STREAMS, large ? STREAMS : 1, both, 2) : 1;
+    struct lp_value *number = panel;
+    panel = panel_of(&t, number, 0, n_panels);
+    for (int i = 0; i < t.streams; i++) t.next[i] = panel_of(&t, number, i + 1, n_panels);
     struct lp_value *lo = lp_binary(b, LP_OP_MUL, block, lp_index(b, ROW_BLOCK));
     struct lp_value *hi = lp_binary(b, LP_OP_MIN, lp_binary(b, LP_OP_ADD, lo, lp_index(b, ROW_BLOCK)), expr_dim(e, t.m));
     emit_block(&t, lo, hi, panel);

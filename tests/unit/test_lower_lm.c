@@ -122,6 +122,36 @@ static void compare(const char *what, const struct ir_tensor *want, const struct
     }
 }
 
+static bool choose_streams(void *context, const struct target_level *level, const struct lp_kernel *k, const struct knob_uses *uses,
+                           struct knob_values *out)
+{
+    (void)level, (void)k;
+    for (int i = 0; i < uses->n; i++) {
+        if (uses->use[i].knob != KNOB_STREAMS) continue;
+        out->set[KNOB_STREAMS] = true, out->value[KNOB_STREAMS] = 2;
+        ++*(int *)context;
+        return true;
+    }
+    return false;
+}
+
+/* Panels of half the matrix and of the other by turns: the same bits. Returns how many kernels that was asked of. */
+static int check_streams(struct graph *g)
+{
+    int n = 0;
+    struct knob_chooser chooser = {choose_streams, &n};
+    struct plan *p = lower_module_tuned(g->m, &test_target, 1u << INFR_ISA_V2 | 1u << INFR_ISA_V4, &chooser, &g->diag);
+    assert_non_null(p);
+    for (int l = 0; l < 2; l++) {
+        struct ir_tensor got = {0};
+        assert_true(plan_eval(p, levels[l].isa, g->in, &got, read_const, &g->arena, &g->diag));
+        assert_int_equal(got.n_bytes, g->got[l].n_bytes);
+        assert_memory_equal(got.data, g->got[l].data, got.n_bytes);
+    }
+    plan_destroy(p);
+    return n;
+}
+
 static void check(struct graph *g, struct ir_value *out, float tolerance)
 {
     if (!out) diag_print_text(&g->diag, stderr);
@@ -203,12 +233,11 @@ static void test_qmatmul(void **state)
  * The same with rounded activations, whose products are integers, and rows of the constant gathered beside them. The first
  * row's bits, a level, are kept in `first`: they must not depend on how many rows there are.
  */
-static void int_case(const struct ir_encoding *e, int64_t max, int64_t rows, float *first)
+static void int_case(const struct ir_encoding *e, int64_t max, int64_t rows, int64_t N, float *first)
 {
     struct graph g;
     graph_init(&g);
     g.what = e->name;
-    enum { N = 70 };
     int64_t k = e->block_elems > 64 ? e->block_elems : 64, xs[] = {rows, k}, rs[] = {rows, N}, is[] = {rows};
     const struct dim *xd[] = {sym(&g, "T"), cst(&g, k)}, *rd[] = {xd[0], cst(&g, N)};
     struct ir_value *x = input(&g, DT_F32, 2, xd, xs), *r = input(&g, DT_F32, 2, rd, rs), *ids = input(&g, DT_I32, 1, xd, is);
@@ -222,9 +251,10 @@ static void int_case(const struct ir_encoding *e, int64_t max, int64_t rows, flo
     bool fits = e->group_elems % 16 == 0 && e->group_elems <= 64;
     if (rows < 5 || rows > 31) check_gpu(&g, fits ? "dot-blocks" : NULL, &g.got[0]);
     for (int l = 0; l < 2; l++) {
-        if (rows == 1) memcpy(first + l * N, g.got[l].data, N * sizeof *first);
-        else assert_memory_equal(first + l * N, g.got[l].data, N * sizeof *first);
+        if (rows == 1) memcpy(first + l * N, g.got[l].data, (size_t)N * sizeof *first);
+        else assert_memory_equal(first + l * N, g.got[l].data, (size_t)N * sizeof *first);
     }
+    if (N % 64 == 0 && k / e->group_elems % 2 == 0) assert_int_equal(check_streams(&g), 2);
     graph_deinit(&g);
 }
 
@@ -232,14 +262,15 @@ static void test_int_products(void **state)
 {
     (void)state;
     static const int64_t rows[] = {1, 2, 3, 4, 5, 8, 11, 12, 13, 16, 31, 200};
-    float first[140];
+    float first[256];
     int done = 0;
     for (int i = 0; i < encoding_count(); i++) {
         const struct ir_encoding *e = encoding_at(i);
         if (e->plain) continue;
         done++;
-        for (size_t r = 0; r < ARRAY_LEN(rows); r++) int_case(e, 2032, rows[r], first);
-        int_case(e, 127, 1, first);
+        for (size_t r = 0; r < ARRAY_LEN(rows); r++) int_case(e, 2032, rows[r], 70, first);
+        int_case(e, 127, 1, 70, first);
+        for (size_t r = 0; r < ARRAY_LEN(rows); r += 3) int_case(e, 2032, rows[r], 128, first);
     }
     assert_true(done >= 20);
 }
