@@ -17,11 +17,8 @@
 #include "runtime/session.h"
 #include "runtime/status.h"
 
-/*
- * Bytes of the next stream that are fetched early, AHEAD_IDLE by workers that have nothing else to do while small launches run.
- * More stalls on full line buffers (measured).
- */
-enum { AHEAD_BYTES = 4096, AHEAD_IDLE = 16384 };
+/* Bytes of the next stream that are fetched early. More stalls on full line buffers (measured). */
+enum { AHEAD_BYTES = 4096 };
 
 struct job {
     struct infr_session *s;
@@ -143,8 +140,7 @@ static void fetch_ahead(const struct walk *w, uint32_t i)
     int64_t n = shape->slices[shape->ahead_launch[i]], bytes = shape->dim[e->bufs[e->args[stream].buf].bytes];
     share_of(n, w->worker, w->n_workers, &begin, &end);
     const char *from = (const char *)shape->arg[stream] + bytes / n * begin;
-    int64_t some = w->worker ? AHEAD_IDLE : AHEAD_BYTES;
-    for (int64_t at = 0; at < some; at += 64) __builtin_prefetch(from + at, 0, 2);
+    for (int64_t at = 0; at < AHEAD_BYTES; at += 64) __builtin_prefetch(from + at, 0, 2);
 }
 
 static void run_launch(struct walk *w, uint32_t i)
