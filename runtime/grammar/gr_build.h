@@ -117,7 +117,7 @@ struct gr_regex_flags {
     bool anchors;  /* ^ and $ are possible: the tree is for gr_pattern_emit */
 };
 
-/* ECMA-262's syntax without look-around, back-references and Unicode properties, with Python's
+/* ECMA-262's syntax without look-around, back-references and most Unicode properties, with Python's
  * inline groups (?i:...). base: offset of the text for messages. */
 struct gr_node *gr_regex_parse(struct gr_build *b, const char *text, size_t n, size_t base,
                                struct gr_regex_flags flags);

@@ -2,13 +2,13 @@
 /*
  * Regular expressions to trees. The compiler has an engine of its own for pre-tokenizers
  * (compiler/tok/regex.h); that one prefers alternatives by their order and looks around, over
- * classes of code points and from Unicode's tables. Here only membership counts, over bytes, and
+ * classes of code points and from tables of its own. Here only membership counts, over bytes, and
  * the automata are combined with others.
  */
 #include <string.h>
 
 #include "runtime/grammar/gr_build.h"
-#include "runtime/text/unicode_utf8.h"
+#include "runtime/text/jinja_unicode.h"
 
 enum { MAX_DEPTH = 100, MAX_REPEAT = 65535 };
 
@@ -96,6 +96,55 @@ static void add_class(struct reader *r, char letter, struct gr_set *s)
     for (uint32_t i = 0; i < one.n; i++) gr_set_add(r->b, s, one.v[i].lo, one.v[i].hi);
 }
 
+struct property_set {
+    struct gr_build *b;
+    struct gr_set *s;
+};
+
+static void add_run(void *user, uint32_t first, uint32_t last)
+{
+    struct property_set *p = user;
+    gr_set_add(p->b, p->s, first, last);
+}
+
+/* Behind \p or \P: {L}, {Letter}, {gc=L}, {General_Category=L}; categories of letters and numbers. */
+static void take_property(struct reader *r, bool opposite, struct gr_set *s)
+{
+    static const struct {
+        const char *names[3];
+        unsigned categories;
+    } known[] = {
+        {{"L", "Letter", ""}, JINJA_LU | JINJA_LL | JINJA_LT | JINJA_LM | JINJA_LO},
+        {{"LC", "Cased_Letter", ""}, JINJA_LU | JINJA_LL | JINJA_LT},
+        {{"Lu", "Uppercase_Letter", ""}, JINJA_LU},
+        {{"Ll", "Lowercase_Letter", ""}, JINJA_LL},
+        {{"Lt", "Titlecase_Letter", ""}, JINJA_LT},
+        {{"Lm", "Modifier_Letter", ""}, JINJA_LM},
+        {{"Lo", "Other_Letter", ""}, JINJA_LO},
+        {{"N", "Number", ""}, JINJA_ND | JINJA_OTHER_N},
+        {{"Nd", "Decimal_Number", "digit"}, JINJA_ND},
+    };
+    struct gr_set one = {0};
+    struct property_set p = {r->b, &one};
+    size_t begin = r->at;
+    if (take(r, "{") && (take(r, "gc=") || take(r, "General_Category=") || true)) {
+        for (size_t i = 0; i < 3 * (sizeof known / sizeof *known); i++) {
+            const char *name = known[i / 3].names[i % 3];
+            size_t n = strlen(name);
+            if (!n || r->n - r->at <= n || r->text[r->at + n] != '}' || !take(r, name)) continue;
+            r->at++;
+            jinja_category_runs(known[i / 3].categories, add_run, &p);
+            gr_set_tidy(&one);
+            if (opposite) gr_set_invert(r->b, &one);
+            for (uint32_t k = 0; k < one.n; k++) gr_set_add(r->b, s, one.v[k].lo, one.v[k].hi);
+            gr_work(r->b, one.n);
+            return;
+        }
+    }
+    r->at = begin - 1;
+    refuse(r, "of Unicode properties only the categories of letters and numbers are supported");
+}
+
 /* Behind a backslash. True: one character, in *c; false: a class, added to *s. */
 static bool take_escape(struct reader *r, bool in_class, struct gr_set *s, uint32_t *c)
 {
@@ -130,7 +179,11 @@ static bool take_escape(struct reader *r, bool in_class, struct gr_set *s, uint3
         r->at += 2;
         return true;
     }
-    if (letter == 'p' || letter == 'P') refuse(r, "Unicode properties are not supported");
+    if (letter == 'p' || letter == 'P') {
+        r->at++;
+        take_property(r, letter == 'P', s);
+        return false;
+    }
     if (letter == 'b' || letter == 'B') refuse(r, "word boundaries are not supported");
     if ((letter >= '1' && letter <= '9') || letter == 'k')
         refuse(r, "back-references are not supported");

@@ -532,6 +532,8 @@ static bool split(struct jinja_rt *rt, const struct jinja_value *self,
     if (!jinja_charge(rt, (size_t)self->len * JINJA_COST_SEARCH) || !jinja_make_list(rt, 0, out))
         return false;
     list = out->u.list;
+    if (max < 0) /* no limit, and nothing to count down from the least number */
+        max = INT64_MAX;
     if (!right)
         return space ? split_space(rt, self, max, list) : split_sep(rt, self, &arg[0], max, list);
     ok = space ? rsplit_space(rt, self, max, list) : rsplit_sep(rt, self, &arg[0], max, list);

@@ -222,6 +222,8 @@ bool jinja_replace(struct jinja_rt *rt, const struct jinja_value *v, const struc
 
     if (!jinja_charge(rt, (size_t)v->len * JINJA_COST_SEARCH))
         return false;
+    if (max < 0) /* no limit */
+        max = INT64_MAX;
     if (old->len == 0) { /* between all characters and at both ends */
         for (; max; max--) {
             if (!jinja_sb_put(&sb, with->u.s, with->len))

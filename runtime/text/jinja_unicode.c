@@ -132,6 +132,41 @@ static enum run_class class_of(uint32_t cp)
     return c;
 }
 
+static unsigned category_of(enum run_class c)
+{
+    switch (c) {
+    case RUN_UPPER: return JINJA_LU;
+    case RUN_LOWER: return JINJA_LL;
+    case RUN_TITLE: return JINJA_LT;
+    case RUN_MODIFIER:
+    case RUN_SMALL_MODIFIER: return JINJA_LM;
+    case RUN_LETTER:
+    case RUN_SMALL_LETTER:
+    case RUN_NUMBER_LETTER: return JINJA_LO;
+    case RUN_DECIMAL: return JINJA_ND;
+    case RUN_NUMBER: return JINJA_OTHER_N;
+    case RUN_EVEN_UPPER:
+    case RUN_ODD_UPPER: return JINJA_LU | JINJA_LL;
+    default: return 0;
+    }
+}
+
+void jinja_category_runs(unsigned categories, void (*fn)(void *user, uint32_t first, uint32_t last), void *user)
+{
+    for (size_t i = 0; i < COUNT(class_runs); i++) {
+        uint32_t first = class_runs[i] >> 4, end = i + 1 < COUNT(class_runs) ? class_runs[i + 1] >> 4 : 0x110000;
+        unsigned all = category_of((enum run_class)(class_runs[i] & 15)), some = all & categories;
+        if (some == all) {
+            if (some)
+                fn(user, first, end - 1);
+            continue;
+        }
+        for (uint32_t cp = first; some && cp < end; cp++) /* every other one */
+            if (category_of(class_of(cp)) & categories)
+                fn(user, cp, cp);
+    }
+}
+
 bool jinja_is_space(uint32_t cp)
 {
     if (cp < 0x80)

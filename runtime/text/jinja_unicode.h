@@ -58,6 +58,19 @@ bool jinja_is_class(uint32_t cp, enum jinja_class cls);
 /* Has upper, lower or title case. */
 bool jinja_is_cased(uint32_t cp);
 
+/* General categories of letters and numbers, as bits. */
+enum jinja_category {
+    JINJA_LU = 1,
+    JINJA_LL = 2,
+    JINJA_LT = 4,
+    JINJA_LM = 8,
+    JINJA_LO = 16,
+    JINJA_ND = 32,
+    JINJA_OTHER_N = 64, /* Nl and No */
+};
+/* Calls fn for runs of characters of the categories, ascending. */
+void jinja_category_runs(unsigned categories, void (*fn)(void *user, uint32_t first, uint32_t last), void *user);
+
 enum jinja_case { JINJA_UPPER, JINJA_LOWER, JINJA_TITLE };
 /* Full case mapping of one character: 1 to 3 characters into out; returns how many. The rule for a
  * final sigma needs its surroundings and is the caller's (jinja_final_sigma). */

@@ -39,4 +39,5 @@ else
 fi
 
 t_check random-patterns "$python" "$INFC_SRC/tests/grammar/regex_random.py" "$tool" 3000 1
+t_check unicode-properties "$python" "$INFC_SRC/tests/grammar/properties.py" "$tool"
 t_end

@@ -333,6 +333,9 @@ static void test_methods(void **state)
         {"{{ ' a '.strip() }}|{{ 'xxaxx'.strip('x') }}|{{ 'xxaxx'.lstrip('x') }}|{{ "
          "'xxaxx'.rstrip('x') }}",
          "a|a|axx|xxa"},
+        {"{% set n = -9223372036854775807 - 1 %}{{ 'a,b'.split(',', n) }}{{ 'a b'.split(none, n) }}{{ 'a,b'.rsplit(',', n) }}"
+         "{{ 'a b'.rsplit(none, n) }}{{ 'aXb'.replace('X', '-', n) }}{{ 'ab'.replace('', '.', n) }}",
+         "['a', 'b']['a', 'b']['a', 'b']['a', 'b']a-b.a.b."},
         {"{{ 'a b  c'.split() }} {{ 'a,b,c'.split(',', 1) }} {{ 'a,b,c'.rsplit(',', 1) }} {{ ' a b "
          "'.rsplit(none, 1) }} {{ ' a b '.split(none, 1) }}",
          "['a', 'b', 'c'] ['a', 'b,c'] ['a,b', 'c'] [' a', 'b'] ['a', 'b ']"},
