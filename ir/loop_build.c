@@ -303,6 +303,13 @@ struct lp_value *lp_extract(struct lp_builder *b, struct lp_value *x, int index)
     return r;
 }
 
+struct lp_value *lp_interleave(struct lp_builder *b, struct lp_value *x)
+{
+    INFC_ASSERT((int)x->type.rows * x->type.cols <= UINT16_MAX);
+    if (x->type.rows == 1) return x;
+    return emit(b, LP_OP_INTERLEAVE, 1, &x, lp_vector(x->type.dtype, x->type.rows * x->type.cols));
+}
+
 struct lp_value *lp_reduce(struct lp_builder *b, enum lp_reduce_kind kind, struct lp_value *x)
 {
     struct lp_type t = x->type;

@@ -128,6 +128,15 @@ static void run_extract(const struct machine *m, const struct lp_op *op)
     for (size_t c = 0; c < t.cols; c++) out[c] = x[(size_t)op->index * t.cols + c];
 }
 
+static void run_interleave(const struct machine *m, const struct lp_op *op)
+{
+    struct lp_type t = op->operands[0]->type;
+    const union lp_cell *x = cells_of(m, op->operands[0]);
+    union lp_cell *out = cells_of(m, op->results[0]);
+    for (size_t c = 0; c < t.cols; c++)
+        for (size_t r = 0; r < t.rows; r++) *out++ = x[r * t.cols + c];
+}
+
 static void run_reduce(const struct machine *m, const struct lp_op *op)
 {
     struct lp_type t = op->operands[0]->type;
@@ -355,6 +364,7 @@ static bool run_op(struct machine *m, const struct lp_op *op)
     case LP_OP_IOTA: run_iota(m, op); return true;
     case LP_OP_SPLAT: run_splat(m, op); return true;
     case LP_OP_EXTRACT: run_extract(m, op); return true;
+    case LP_OP_INTERLEAVE: run_interleave(m, op); return true;
     case LP_OP_REDUCE: run_reduce(m, op); return true;
     case LP_OP_MMA: run_mma(m, op); return true;
     case LP_OP_DOT: run_dot(m, op); return true;

@@ -136,6 +136,9 @@ static const char *check_tile_op(const struct lp_kernel *k, const struct lp_op *
         if (x.dtype != r.dtype) return "the result's type is not the operand's";
         if (op->index < 0 || op->index >= (x.rows > 1 ? x.rows : x.cols)) return "the index is out of range";
         return r.rows != 1 || r.cols != (x.rows > 1 ? x.cols : 1) ? "the result is not one row or element" : NULL;
+    case LP_OP_INTERLEAVE:
+        if (x.dtype != r.dtype) return "the result's type is not the operand's";
+        return r.rows != 1 || r.cols != (int)x.rows * x.cols ? "the result is not a row of all elements" : NULL;
     case LP_OP_REDUCE: return check_reduce(op);
     case LP_OP_MMA: return check_mma(op);
     case LP_OP_DOT: return check_dot(op);

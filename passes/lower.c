@@ -8,7 +8,7 @@
 #include "passes/lower_group.h"
 
 static lower_fn *const lower_table[] = {lower_attention_dense, lower_matmul, lower_qmatmul, lower_quant_rows, lower_winograd, lower_depthwise, lower_conv, lower_pool, lower_rows, lower_attention_rows, lower_kv_write, lower_scatter, lower_topk,
-                                       lower_rnn, lower_pad, lower_generic, NULL};
+                                       lower_rnn, lower_pad, lower_shuffle, lower_generic, NULL};
 /* GPUs: register tiles made for CPUs only where there is no other way to the op. */
 static lower_fn *const gpu_table[] = {lower_dot, lower_dot_blocks, lower_rows, lower_flash, lower_attention, lower_kv_write, lower_scatter, lower_topk, lower_rnn, lower_generic, lower_matmul, lower_quant_rows, lower_qmatmul, NULL};
 

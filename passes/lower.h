@@ -39,7 +39,7 @@ enum lower_result { LOWER_DONE, LOWER_NOT_MINE, LOWER_FAILED };
 /* A schedule family: builds l->k (created, buffers bound) or says that the group is not its. */
 typedef enum lower_result lower_fn(struct lower_ctx *l);
 lower_fn lower_matmul, lower_qmatmul, lower_quant_rows, lower_winograd, lower_conv, lower_pool, lower_rows, lower_attention, lower_attention_rows, lower_kv_write;
-lower_fn lower_attention_dense, lower_depthwise, lower_scatter, lower_topk, lower_rnn, lower_pad, lower_generic, lower_dot, lower_dot_blocks, lower_flash;
+lower_fn lower_attention_dense, lower_depthwise, lower_shuffle, lower_scatter, lower_topk, lower_rnn, lower_pad, lower_generic, lower_dot, lower_dot_blocks, lower_flash;
 
 /* A tile epilogue over flattened rows serves when every other operand has the result's shape or no row axes. */
 bool lower_epilogue_is_flat(const struct lower_ctx *l);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ops on whole tiles: IOTA, SPLAT, EXTRACT, REDUCE, MMA. */
+/* Ops on whole tiles: IOTA, SPLAT, EXTRACT, INTERLEAVE, REDUCE, MMA. */
 #include "targets/cpu/emit.h"
 
 static LLVMValueRef iota(LLVMTypeRef e, int n)
@@ -220,6 +220,41 @@ static bool extract(struct cg *g, struct lp_op *op)
     return true;
 }
 
+/* rows[0], rows[step], .. element by element in turn: `count` rows of n lanes. Two halves of them, even and odd, are woven at a time. */
+static LLVMValueRef weave(struct cg *g, const LLVMValueRef *rows, int step, int count, int n)
+{
+    if (count == 1) return rows[0];
+    int lanes_there = n * count, half = (count + 1) / 2;
+    LLVMValueRef a = weave(g, rows, 2 * step, half, n), b = weave(g, rows + step, 2 * step, count / 2, n);
+    LLVMValueRef *idx = malloc((size_t)lanes_there * sizeof *idx);
+    if (!idx) abort();
+    int a_lanes = n * half, b_lanes = n * (count / 2);
+    if (b_lanes < a_lanes) { /* both sides of a shuffle are as long */
+        for (int i = 0; i < a_lanes; i++) idx[i] = cg_int(g->i32, 1, i < b_lanes ? i : 0);
+        b = LLVMBuildShuffleVector(g->b, b, LLVMGetPoison(LLVMTypeOf(b)), LLVMConstVector(idx, (unsigned)a_lanes), "");
+    }
+    for (int i = 0; i < lanes_there; i++) {
+        int r = i % count, c = i / count;
+        idx[i] = cg_int(g->i32, 1, r % 2 ? a_lanes + c * (count / 2) + r / 2 : c * half + r / 2);
+    }
+    LLVMValueRef v = LLVMBuildShuffleVector(g->b, a, b, LLVMConstVector(idx, (unsigned)lanes_there), "");
+    free(idx);
+    return v;
+}
+
+static bool interleave(struct cg *g, struct lp_op *op)
+{
+    struct lp_type t = op->operands[0]->type;
+    if (t.cols < 2) return cg_fail(g, DIAG_NO_LOWERING, "no code on this target to interleave", "a column");
+    LLVMValueRef *rows = malloc(t.rows * sizeof *rows);
+    if (!rows) abort();
+    for (int r = 0; r < t.rows; r++) rows[r] = cg_row(g, op->operands[0], r, t.cols);
+    struct cg_value *y = cg_set(g, op->results[0], g->depth);
+    y->rows[0] = weave(g, rows, 1, t.rows, t.cols);
+    free(rows);
+    return true;
+}
+
 bool cg_tile_op(struct cg *g, struct lp_op *op)
 {
     switch (op->code) {
@@ -231,6 +266,7 @@ bool cg_tile_op(struct cg *g, struct lp_op *op)
     }
     case LP_OP_SPLAT: return splat(g, op);
     case LP_OP_EXTRACT: return extract(g, op);
+    case LP_OP_INTERLEAVE: return interleave(g, op);
     case LP_OP_REDUCE: return reduce(g, op);
     default: return mma(g, op);
     }

@@ -72,6 +72,11 @@ static const struct kase cases[] = {
     {"rms-norm-64x576", 64, "%x: f32[n, 576]) -> (y: f32[n, 576]) {\n %w = constant value=@W(576)\n %1 = rms_norm %x, %w axis=1 eps=1e-5\n return %1\n}"},
     {"sigmoid-mul-64x1024", 64, "%x: f32[n, 1024]) -> (y: f32[n, 1024]) {\n %1 = sigmoid %x\n %2 = mul %x, %1\n return %2\n}"},
     {"transpose-128x256", 128, "%x: f32[n, 256]) -> (y: f32[256, n]) {\n %1 = transpose %x perm=[1, 0]\n return %1\n}"},
+    {"shuffle-28x3x80", 28, "%x: f32[2, n, 3, 80]) -> (y: f32[2, n, 80, 3]) {\n %1 = transpose %x perm=[0, 1, 3, 2]\n return %1\n}"},
+    {"shuffle-28x4x68", 28, "%x: f32[n, 4, 68]) -> (y: f32[n, 68, 4]) {\n %1 = transpose %x perm=[0, 2, 1]\n return %1\n}"},
+    {"shuffle-7x5x21", 7, "%x: f32[n, 7, 5, 21]) -> (y: f32[7, n, 21, 5]) {\n %1 = transpose %x perm=[1, 0, 3, 2]\n return %1\n}"},
+    {"shuffle-7x19", 7, "%x: i32[7, n, 19]) -> (y: i32[n, 19, 7]) {\n %1 = transpose %x perm=[1, 2, 0]\n return %1\n}"},
+    {"shuffle-2x16", 3, "%x: f32[2, 16], %z: f32[n]) -> (y: f32[16, 2], w: f32[n]) {\n %1 = transpose %x perm=[1, 0]\n %2 = neg %z\n return %1, %2\n}"},
     {"reduce-sum-256x256", 256, "%x: f32[n, 256]) -> (y: f32[n]) {\n %1 = reduce_sum %x axes=[1]\n return %1\n}"},
 };
 

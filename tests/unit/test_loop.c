@@ -102,6 +102,7 @@ static void test_round_trip_all(void **state)
         "    }\n"
         "    for unroll %27 in %1 .. %1 step 1 {\n"
         "    }\n"
+        "    %28 = interleave %4 : i8<1x8>\n"
         "  }\n"
         "}\n";
     struct lp_kernel *k = parse(f, text);
