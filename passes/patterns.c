@@ -18,6 +18,7 @@
  *   conv(x, w, b) + c, - c                             ->  conv(x, w, b + c)
  *   conv(x * c, w)                                     ->  conv(x, w * c)
  *   matmul(x, w) * c                                   ->  matmul(x, w * c)
+ *   matmul(i == 0 .. n - 1, w), as 0 and 1             ->  gather(w with a row of zeros, i or n)
  *   conv(pad(x, 0), w)                                 ->  conv(x, w) with larger pads
  *   conv of integers whose sums stay below 2^24        ->  casts around a conv of f32: the same bits
  *   slice(slice(x)); slice(concat(..)) of one operand  ->  one slice
@@ -51,6 +52,7 @@ static const struct rewrite_pattern rules[] = {
     {"scale-input", IR_OP_CONV, pat_scale_input},
     {"scale-matmul", IR_OP_MUL, pat_scale_matmul},
     {"scale-matmul", IR_OP_DIV, pat_scale_matmul},
+    {"one-hot", IR_OP_MATMUL, pat_one_hot},
     {"int-conv", IR_OP_CONV, pat_int_conv},
     {"pad-into-conv", IR_OP_CONV, pat_pad_into_conv},
     {"slice", IR_OP_SLICE, pat_slice},

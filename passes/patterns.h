@@ -10,7 +10,7 @@ typedef bool pat_rule(struct rewriter *r, struct ir_op *op);
 /* patterns_norm.c */
 pat_rule pat_norm, pat_norm_scale, pat_norm_bias, pat_softmax, pat_log_softmax;
 /* patterns_weights.c */
-pat_rule pat_scale_weights, pat_shift_bias, pat_scale_input, pat_scale_matmul, pat_pad_into_conv;
+pat_rule pat_scale_weights, pat_shift_bias, pat_scale_input, pat_scale_matmul, pat_one_hot, pat_pad_into_conv;
 /* patterns_move.c */
 pat_rule pat_slice, pat_concat, pat_pad, pat_reduce_chain, pat_reduce_of_scaled, pat_div_div;
 /* patterns_int.c */

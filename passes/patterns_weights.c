@@ -2,6 +2,7 @@
 /* Constant factors and terms next to convolutions and matmuls become part of their weights. Laws: passes/patterns.c. */
 #include "passes/patterns.h"
 
+#include <math.h>
 #include <string.h>
 
 /*
@@ -192,6 +193,64 @@ bool pat_scale_matmul(struct rewriter *r, struct ir_op *op)
         return true;
     }
     return false;
+}
+
+/* i, where x[.., k] is 1 for k = i[.., 0] and else 0, k in [0, n) */
+static struct ir_value *one_hot_index(const struct ir_value *x, int64_t n)
+{
+    const struct ir_op *op = pat_def(x, IR_OP_CAST), *eq;
+    double one, zero;
+    if (op) {
+        eq = pat_def(ir_operand(op, 0), IR_OP_EQ);
+    } else {
+        op = pat_def(x, IR_OP_SELECT);
+        if (!op || !pat_splat(ir_operand(op, 1), &one) || !pat_splat(ir_operand(op, 2), &zero) || one != 1 || zero != 0) return NULL;
+        eq = pat_def(ir_operand(op, 0), IR_OP_EQ);
+    }
+    if (!eq || !pat_same_dims(&eq->results[0].type, &x->type)) return NULL;
+    int rank = x->type.rank;
+    for (int side = 0; side < 2; side++) {
+        struct ir_value *i = ir_operand(eq, side);
+        const struct ir_value *numbers = ir_operand(eq, 1 - side);
+        const struct ir_const *c = ir_value_const(numbers);
+        int64_t count, v;
+        if (!c || c->splat || !dtype_is_int(c->type.dtype) || !ir_type_static_elems(&c->type, &count) || count != n || i->type.rank != rank) continue;
+        bool fits = dim_is(i->type.dims[rank - 1], 1) && dim_is(numbers->type.dims[numbers->type.rank - 1], n);
+        for (int k = 0; k < rank - 1; k++) fits = fits && i->type.dims[k] == x->type.dims[k];
+        for (int64_t k = 0; fits && k < n; k++) fits = ir_const_get_int(c, k, &v) && v == k;
+        if (fits) return i;
+    }
+    return NULL;
+}
+
+/* Rows of a table chosen by products with 0 and 1: those rows, and a row of zeros for what is none of their numbers. */
+bool pat_one_hot(struct rewriter *r, struct ir_op *op)
+{
+    struct ir_value *x = ir_operand(op, 0), *w = ir_operand(op, 1);
+    int rank = x->type.rank;
+    if (ir_attr_int(op, "trans_a", 0) || ir_attr_int(op, "trans_b", 0) || ir_attr_find(op, "acc") || w->type.rank != 2 || !ir_value_const(w)) return false;
+    if (w->type.dtype != x->type.dtype || op->results[0].type.dtype != x->type.dtype) return false;
+    int64_t n = w->type.dims[0]->value, cols = w->type.dims[1]->value, count;
+    struct ir_value *i = n > 1 ? one_hot_index(x, n) : NULL;
+    double *rows = i ? pat_floats(r, w, &count) : NULL;
+    if (!rows) return false;
+    double *table = ARENA_ARRAY(&r->scratch, double, (n + 1) * cols + 1);
+    for (int64_t k = 0; k < n * cols; k++) {
+        if (!isfinite(rows[k])) return false; /* times 0 it is no 0 */
+        table[k] = rows[k];
+    }
+    const int64_t dims[2] = {n + 1, cols};
+    struct ir_builder *b = &r->b;
+    i = ir_build_reshape(b, i, rank - 1, i->type.dims);
+    if (!i) return false;
+    i = ir_build_cast(b, i, DT_I64);
+    struct ir_value *least = ir_build_binary(b, IR_OP_GE, i, ir_build_scalar_i(b, DT_I64, 0)), *last = ir_build_scalar_i(b, DT_I64, n);
+    struct ir_value *there = ir_build_binary(b, IR_OP_AND, least, ir_build_binary(b, IR_OP_LT, i, last));
+    i = ir_build_select(b, there, i, last);
+    struct ir_value *y = ir_build_gather(b, pat_constant(r, ir_value_const(w)->name, w->type.dtype, 2, dims, table), i, 0);
+    if (!y || !ir_type_equal(&y->type, &op->results[0].type)) return false;
+    rewrite_replace1(r, op, y);
+    return true;
 }
 
 /* Zero padding of spatial axes before a convolution is the convolution's own. */
