@@ -17,6 +17,7 @@
 
 struct access {
     uint32_t written, read; /* stretch: see struct order */
+    uint32_t writes;        /* so far */
     const struct plan_launch *writer;
     const struct plan_arg *arg; /* the writer's */
 };
@@ -82,7 +83,7 @@ static void mark(struct order *o, const struct plan_launch *l)
         struct access *x = &o->bufs[a->buf];
         touch(o->p, a->buf, o->at);
         if (i < l->n_read) x->read = o->stretch;
-        else *x = (struct access){o->stretch, x->read, l, a};
+        else *x = (struct access){o->stretch, x->read, x->writes + 1, l, a};
     }
 }
 
@@ -101,6 +102,9 @@ static bool is_private(const struct order *o, const struct plan_launch *l)
         int buf = l->args[i].buf;
         if (o->p->bufs.v[buf].kind != INFR_BUF_ARENA || o->writers[buf] != 1) return false;
     }
+    /* nobody meets between its reads and what comes next, so that nothing may write there any more: a state, a part of a concat */
+    for (int i = 0; i < l->n_read; i++)
+        if (o->writers[l->args[i].buf] % MANY != o->bufs[l->args[i].buf].writes) return false;
     return true;
 }
 
