@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/serve/sched.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/status.h"
 
-enum { MOST_SIZES = 1025, FORGOTTEN = 300 /* steps after which a size is tried again */ };
+enum { MOST_SIZES = 1025, FORGOTTEN = 300, DOUBTED = 8 /* steps after which a size is tried again */ };
 static const double CURIOSITY = 1.25;
 
 struct share {
@@ -18,6 +19,7 @@ struct share {
 struct size {
     double alone_s; /* of answers alone; 0: none yet */
     double s;       /* of answers and prompts */
+    double least;   /* scratch: of the known ones from here on */
     uint64_t at;    /* the last one */
 };
 
@@ -32,6 +34,8 @@ struct sched {
     bool draining;
     double (*clock)(void);
     struct size *sizes; /* by the number of tokens */
+    struct size *doubtful; /* the one size that took too long, so far; or NULL */
+    double most;           /* seconds that a step may take */
     uint32_t n_sizes, budget;
     uint64_t steps;
     struct sched_counts counts;
@@ -284,36 +288,65 @@ static void blend(double *t, double x)
     else *t += d < *t / 2 ? 0.2 * d : 0.1 * *t;
 }
 
+static bool known(const struct sched *s, const struct size *x)
+{
+    return x->s > 0 && s->steps - x->at < (x == s->doubtful ? DOUBTED : FORGOTTEN);
+}
+
+/*
+ * A size that is tried and takes too long may have been held up: it is doubted, which means tried again soon,
+ * until it or another one takes too long too.
+ */
+static void learn_size(struct sched *s, struct size *x, double seconds)
+{
+    bool again = x == s->doubtful;
+    if (known(s, x) && !again) {
+        blend(&x->s, seconds);
+    } else {
+        bool too_long = seconds > s->most;
+        if (too_long) s->doubtful = s->doubtful ? NULL : x;
+        else if (again) s->doubtful = NULL;
+        x->s = seconds;
+    }
+    x->at = s->steps;
+}
+
 static void learn(struct sched *s, double seconds)
 {
     struct lm_counts c;
     lm_generator_get_counts(s->g, &c);
     s->steps++;
     if (!c.step_answers || c.step_tokens >= s->n_sizes) return;
-    bool alone = c.step_answers == c.step_tokens;
     struct size *x = &s->sizes[c.step_tokens];
-    blend(alone ? &x->alone_s : &x->s, seconds);
-    if (!alone) x->at = s->steps;
+    if (c.step_answers == c.step_tokens) blend(&x->alone_s, seconds);
+    else learn_size(s, x, seconds);
 }
 
 /*
  * So many tokens, answers and prompts together, that prompts get on fastest while the step takes no
  * longer than `stretch` times what the answers alone take. Times are measured for each size, as kernels
- * have sizes that suit them (the time of a step jumps where a kernel of more rows takes over); a size that
- * was not tried for a while may take as much more than the next smaller one as it is larger, and is
- * tried when that is not far beyond the bound.
+ * have sizes that suit them (the time of a step jumps where a kernel of more rows takes over). No size
+ * takes longer than a larger one: where it seems to, something held up its step, and the larger one's time
+ * counts. A size that was not tried for a while may take as much more than the next smaller one as it is
+ * larger, and is tried when that is not far beyond the bound.
  */
-static uint32_t best_size(const struct sched *s, uint32_t answers)
+static uint32_t best_size(struct sched *s, uint32_t answers)
 {
     uint32_t best = answers + 1, k = answers;
     while (k && !(s->sizes[k].alone_s > 0)) k--;
     if (!k) return answers + (s->steps & 1); /* to be measured: steps without prompts */
-    double t = s->sizes[k].alone_s * answers / k, most = s->o.stretch * t, rate = 0;
+    double t = s->sizes[k].alone_s * answers / k, rate = 0, least = INFINITY;
+    s->most = s->o.stretch * t;
+    for (uint32_t n = s->n_sizes - 1; n > answers; n--) {
+        struct size *x = &s->sizes[n];
+        if (known(s, x) && x->s < least) least = x->s;
+        x->least = least;
+    }
     for (uint32_t n = answers + 1; n < s->n_sizes; n++) {
         const struct size *x = &s->sizes[n];
-        bool known = x->s > 0 && s->steps - x->at < FORGOTTEN;
-        t = known ? x->s : t * n / (n - 1);
-        if (t > (known ? most : CURIOSITY * most)) break;
+        bool sure = known(s, x);
+        t = sure ? x->least : fmin(t * n / (n - 1), x->least);
+        if (t > (sure ? s->most : CURIOSITY * s->most)) break;
         if ((n - answers) / t <= rate) continue;
         rate = (n - answers) / t;
         best = n;

@@ -8,7 +8,7 @@
 
 #include "runtime/serve/sched.h"
 
-enum { P = 8, CTX = 256, MOST = 160 };
+enum { P = 8, CTX = 256, MOST = 160, DOUBTED = 8 /* steps, as in sched.c */ };
 
 static struct fixture fx;
 static uint32_t cliff, largest;  /* steps of more tokens than this take longer; tokens of the last step */
@@ -358,6 +358,48 @@ static void test_budget_finds_sizes_that_suit(void **state)
     finish(&b);
 }
 
+/*
+ * Something outside holds up one step of a prompt. It must not count as what the size takes: where larger
+ * sizes are known at once, where none is after a while. Sixteen rows may be in a step beside one answer.
+ */
+static uint32_t steps_with_one_held_up(uint32_t at, uint32_t *of_sixteen)
+{
+    struct bench b;
+    static struct test_job victim, prompt;
+    begin(&b, 400, 4, 10, 128, 2);
+    make_job(&victim, 2, 4, 150);
+    submit(&b, &victim);
+    double call = per_call, token = per_token;
+    per_call = 0.0015, per_token = 0.0001; /* 3.2 ms may be: one answer and 16 rows */
+    for (int i = 0; i < 8; i++) step(&b);
+    make_job(&prompt, 4, 240, 2);
+    submit(&b, &prompt);
+    uint32_t steps = 0;
+    for (*of_sixteen = 0; !prompt.n; steps++) {
+        per_call = steps == at ? 0.1 : 0.0015;
+        step(&b);
+        *of_sixteen += largest >= 16;
+    }
+    per_call = call, per_token = token;
+    run(&b);
+    assert_answer(&b.f, &victim);
+    assert_answer(&b.f, &prompt);
+    finish(&b);
+    return steps;
+}
+
+static void test_budget_outlives_a_long_step(void **state)
+{
+    (void)state;
+    uint32_t usual, otherwise, alone = steps_with_one_held_up(UINT32_MAX, &usual);
+    assert_true(usual >= 10);
+    for (uint32_t at = 0; at < alone; at++) {
+        uint32_t steps = steps_with_one_held_up(at, &otherwise);
+        if (steps > alone + DOUBTED + 4 || otherwise + DOUBTED < usual + 2)
+            fail_msg("step %u held up: %u steps, %u of 16 rows; %u and %u else", at, steps, otherwise, alone, usual);
+    }
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -384,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_budget_finds_sizes_that_suit),
+        cmocka_unit_test(test_budget_outlives_a_long_step),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
