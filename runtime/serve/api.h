@@ -120,6 +120,7 @@ struct api_call {
     uint32_t n_prompts, n_choices, n_live;
     char id[48];
     struct serve_payer payer;
+    uint64_t charged; /* tokens so far */
     int64_t created;
     bool streaming, failed;
     double began;

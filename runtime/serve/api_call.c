@@ -311,6 +311,18 @@ void api_json_progress(struct api_call *a, struct json *j, struct api_choice *x,
     if (a->p.timings_per_token) api_json_timings(j, &seen);
 }
 
+/*
+ * What is streamed is charged as it comes: should this process be killed, the front process's accounts have
+ * it. A whole reply is charged when it is there, as one whose engine was killed is asked for again.
+ */
+static void charge_seen(struct api_call *a, const struct api_choice *x)
+{
+    bool first = x->n_tokens == 1 && x->index % (a->n_choices / a->n_prompts) == 0;
+    uint64_t n = 1 + (first ? (uint64_t)a->prompts[x->prompt].n : 0);
+    keys_charge(a->s, &a->payer, n);
+    a->charged += n;
+}
+
 static void measure(struct api_call *a, struct api_choice *x, const struct work_event *e)
 {
     struct metrics *m = &a->s->metrics;
@@ -322,6 +334,7 @@ static void measure(struct api_call *a, struct api_choice *x, const struct work_
         x->first_token = now;
     }
     x->last_token = now, x->n_tokens++;
+    if (a->p.stream) charge_seen(a, x);
     if (a->s->o.receipts) api_receipt_add(x, e->token);
     if (a->p.d.n_logprobs >= 0) x->score += (double)e->logprob, x->n_scored++;
 }
@@ -360,7 +373,7 @@ static void count(struct api_call *a)
     double now = serve_clock();
     uint64_t prompt, cached, answer;
     api_usage(a, &prompt, &cached, &answer);
-    keys_charge(a->s, &a->payer, prompt + answer);
+    if (prompt + answer > a->charged) keys_charge(a->s, &a->payer, prompt + answer - a->charged);
     m->prompt_tokens_sum += prompt, m->cached_tokens_sum += cached, m->answer_tokens_sum += answer;
     histogram_add(&m->e2e, now - a->began);
     for (uint32_t i = 0; i < a->n_choices; i++) {

@@ -76,7 +76,7 @@ static void forget_request(struct http_conn *c)
     c->n_body = c->cap_body = c->marked = 0;
     c->chunks = (struct http_chunks){0};
     c->extra[0] = 0;
-    c->call = NULL, c->n_prompt_tokens = 0, c->on_abort = NULL, c->on_idle = NULL;
+    c->call = NULL, c->n_prompt_tokens = 0, c->quota_spent = false, c->on_abort = NULL, c->on_idle = NULL;
     c->chunked_reply = c->sse = c->headers_sent = false;
 }
 

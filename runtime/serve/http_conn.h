@@ -37,6 +37,7 @@ struct http_conn {
     void *call;
     struct serve_payer payer; /* whose limits it counts for */
     uint32_t n_prompt_tokens; /* of a prompt that is too long; 0: none */
+    bool quota_spent;         /* the error is not one that waiting ends */
     void (*on_abort)(struct http_conn *c); /* the peer is gone: nobody answers any more */
     void (*on_idle)(struct http_conn *c);  /* no byte was sent for ping_s; or NULL */
     /* the connection's */

@@ -27,12 +27,20 @@ static void hash_key(const struct server *s, const char *key, size_t n, uint64_t
     explicit_bzero(text, sizeof text);
 }
 
-static struct serve_key *find(struct server *s, const uint64_t hash[2])
+static struct serve_key *find_in(struct serve_key *keys, uint32_t n, const uint64_t hash[2])
 {
     struct serve_key *found = NULL;
-    for (uint32_t i = 0; i < s->n_keys; i++) /* all of them, whichever fits */
-        if (s->keys[i].hash[0] == hash[0] && s->keys[i].hash[1] == hash[1]) found = &s->keys[i];
+    for (uint32_t i = 0; i < n; i++) /* all of them, whichever fits */
+        if (keys[i].hash[0] == hash[0] && keys[i].hash[1] == hash[1]) found = &keys[i];
     return found;
+}
+
+static struct serve_key *find(struct server *s, const uint64_t hash[2]) { return find_in(s->keys, s->n_keys, hash); }
+
+/* Of a request that is there: its key may be gone from the file. */
+static struct serve_key *find_payer(struct server *s, const struct serve_payer *payer)
+{
+    return s->o.key_path ? find_in(s->keys, s->n_keys + s->n_former, payer->hash) : NULL;
 }
 
 /* ---- the file ---- */
@@ -62,7 +70,7 @@ static bool take_line(struct server *s, char *line, struct serve_key *k, bool *u
     while ((word = strtok_r(NULL, " \t\r\n", &rest)))
         if (!take_limit(k, word)) return false;
     k->requests = k->rpm, k->tokens = k->tpm;
-    const struct serve_key *old = find(s, k->hash);
+    const struct serve_key *old = find_in(s->keys, s->n_keys + s->n_former, k->hash);
     if (old) { /* what it has used stays, whatever the limits are now */
         k->used = old->used, k->filled = old->filled, k->account = old->account, k->counted = old->counted;
         k->requests = fmin(k->rpm, old->rpm > 0 ? old->requests : k->rpm);
@@ -89,14 +97,31 @@ static int read_keys(struct server *s, FILE *f, struct serve_key *keys, uint32_t
     return *n ? INFR_OK : cli_usage("--api-key-file: '%s' has no key", s->o.key_path);
 }
 
+static int too_many(const struct server *s)
+{
+    return cli_usage("--api-key-file: '%s': more than %d keys since the server started; start it again", s->o.key_path, MAX_ACCOUNTS - 1);
+}
+
+/* Puts those that are no more in the file behind the ones that are. */
+static int keep_former(struct server *s, struct serve_key **keys, uint32_t n, uint32_t *n_former)
+{
+    uint32_t most = s->n_keys + s->n_former;
+    struct serve_key *all = realloc(*keys, ((size_t)n + most) * sizeof *all);
+    *n_former = 0;
+    if (!all) return INFR_ENVIRONMENT;
+    *keys = all;
+    for (uint32_t i = 0; i < most; i++)
+        if (!find_in(all, n, s->keys[i].hash)) all[n + (*n_former)++] = s->keys[i];
+    return n + *n_former < MAX_ACCOUNTS ? INFR_OK : too_many(s);
+}
+
 /* Accounts for those that have none. */
 static int open_accounts(struct server *s, struct serve_key *keys, uint32_t n)
 {
     uint32_t next = s->n_accounts;
     for (uint32_t i = 0; s->shares && i < n; i++) {
         if (keys[i].account) continue;
-        if (++next == MAX_ACCOUNTS)
-            return cli_usage("--api-key-file: '%s': more than %d keys since the server started; start it again", s->o.key_path, MAX_ACCOUNTS - 1);
+        if (++next == MAX_ACCOUNTS) return too_many(s);
         keys[i].account = next;
     }
     s->n_accounts = next;
@@ -105,7 +130,7 @@ static int open_accounts(struct server *s, struct serve_key *keys, uint32_t n)
 
 int keys_load(struct server *s)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, n_former = 0;
     if (!s->o.key_path) return INFR_OK;
     FILE *f = fopen(s->o.key_path, "re");
     if (!f) {
@@ -115,13 +140,14 @@ int keys_load(struct server *s)
     struct serve_key *keys = calloc(MAX_KEYS, sizeof *keys);
     int code = keys ? read_keys(s, f, keys, &n) : INFR_ENVIRONMENT;
     fclose(f);
+    if (!code) code = keep_former(s, &keys, n, &n_former);
     if (!code) code = open_accounts(s, keys, n);
     if (code) {
         free(keys);
         return code;
     }
     free(s->keys);
-    s->keys = keys, s->n_keys = n;
+    s->keys = keys, s->n_keys = n, s->n_former = n_former;
     return INFR_OK;
 }
 
@@ -198,6 +224,8 @@ bool keys_admit(struct server *s, struct http_conn *c)
         http_header(c, "x-ratelimit-remaining-tokens: %.0f", floor(fmax(k->tokens, 0)));
     }
     if (k->budget > 0 && k->used >= k->budget) {
+        c->quota_spent = true; /* no Retry-After: there is no time after which it would be another one */
+        http_header(c, "x-should-retry: false");
         server_error(c, 429, NULL, "this key's budget of %.0f tokens is used up", k->budget);
     } else if (k->rpm > 0 && k->requests < 1) {
         wait_for(c, 1 - k->requests, k->rpm);
@@ -215,7 +243,7 @@ bool keys_admit(struct server *s, struct http_conn *c)
 
 void keys_charge(struct server *s, const struct serve_payer *payer, uint64_t tokens)
 {
-    struct serve_key *k = s->o.key_path ? find(s, payer->hash) : NULL;
+    struct serve_key *k = find_payer(s, payer);
     if (payer->account && s->accounts) atomic_fetch_add_explicit(&s->accounts[payer->account], tokens, memory_order_relaxed);
     if (!k) return;
     fill(s, k);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * API keys: a file with one a line, "KEY [rpm=N] [tpm=N] [budget=N]". rpm and tpm are requests and tokens
- * a minute, budget is tokens for as long as the process runs. Keys are kept as hashes.
+ * a minute, budget is tokens for as long as the process runs. Keys are kept as hashes; those that have gone
+ * from the file too, so that one that comes back has used what it had.
  *
  * Limits are buckets that fill by the minute. A request takes one from the first; tokens are known when an
  * answer has ended, so that the bucket may go below zero: the next request waits until it is above.
@@ -20,7 +21,7 @@ struct server;
 
 enum {
     MAX_KEYS = 1024,
-    MAX_ACCOUNTS = 65536,    /* keys in the life of a front process: none is given twice */
+    MAX_ACCOUNTS = 65536,    /* keys in the life of a process, and one: no account is given twice */
     SERVE_ACCOUNTS_FD = 60   /* in an engine, behind the listeners that it may have */
 };
 /* The descriptor of the accounts, in the environment of engines. */
@@ -41,7 +42,7 @@ struct serve_key {
     uint64_t counted;              /* of the account's tokens */
 };
 
-/* Reads the file again, and keeps the old keys when it cannot; what a key has used stays. */
+/* Reads the file again, and keeps the old keys when it cannot; what a key has used stays, whether it stays or comes back. */
 int keys_load(struct server *s);
 /* False: replied, without a key that is known. */
 bool keys_authorize(struct server *s, struct http_conn *c);

@@ -70,10 +70,12 @@ void server_error(struct http_conn *c, int status, const char *param, const char
     json_open(j, "error", '{');
     json_string(j, "message", message);
     bool too_long = status == 400 && c->n_prompt_tokens; /* llama-server's word, and the numbers */
-    json_string(j, "type", too_long && !anthropic ? "exceed_context_size_error" : server_error_type(status));
+    bool spent = c->quota_spent && !anthropic; /* OpenAI's word for what waiting does not end, and its code too */
+    json_string(j, "type", too_long && !anthropic ? "exceed_context_size_error" : spent ? "insufficient_quota" : server_error_type(status));
     if (param) json_string(j, "param", param);
     else json_null(j, "param");
-    json_int(j, "code", status);
+    if (spent) json_string(j, "code", "insufficient_quota");
+    else json_int(j, "code", status);
     if (too_long) {
         json_int(j, "n_prompt_tokens", c->n_prompt_tokens);
         json_int(j, "n_ctx", s->x.n_ctx);

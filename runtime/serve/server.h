@@ -100,7 +100,7 @@ struct server {
     struct metrics metrics;
     FILE *log;
     struct serve_key *keys;
-    uint32_t n_keys, n_accounts;
+    uint32_t n_keys, n_former, n_accounts; /* keys of the file, then those that were in it */
     _Atomic uint64_t *accounts; /* NULL: none */
     bool shares;                /* they are this process's, and others add to them */
     uint64_t key_salt, ids, calls; /* calls: that have not ended */

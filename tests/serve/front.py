@@ -269,6 +269,34 @@ def keys_have_tokens_and_budgets():
     assert reread("0 new")
     assert ask("stream")[0] == 401 and ask("new")[0] == 200
     assert ask("life")[0] == 200 and ask("life")[0] == 429
+    # a key that comes back has used what it had
+    listing("front-keys", f"stream budget={cost}", f"left budget={1000 * cost}", "newer")
+    assert reread("0 new")
+    assert ask("stream")[0] == 429 and ask("left")[0] == 200 and ask("new")[0] == 401
+    assert f.stop() == 0
+
+
+@test
+def a_killed_engine_has_counted_what_it_streamed():
+    chat = {"messages": [{"role": "user", "content": "a"}], "ignore_eos": True}
+    listing("front-keys", "text budget=30", "chat budget=30")
+    f = Front("engines", "--api-key-file", "front-keys", name="front-counted")
+    for key, path, body in (("text", "/v1/completions", BODY), ("chat", "/v1/chat/completions", chat)):
+        text = json.dumps({**body, "model": "a", "max_tokens": 400, "stream": True}).encode()
+        c = f.connect()
+        c.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nConnection: close\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
+        got = b""
+        while got.count(b"data: ") < 40:
+            part = c.recv(65536)
+            assert part, got
+            got += part
+        os.kill(f.pid("a"), signal.SIGKILL)
+        while part := c.recv(65536):
+            got += part
+        c.close()
+        assert b'"code":502' in got or b"[DONE]" in got, got[-300:]
+        status, h, text = f.request("POST", path, {**body, "model": "a"}, {"Authorization": "Bearer " + key})
+        assert status == 429 and json.loads(text)["error"]["code"] == "insufficient_quota" and "retry-after" not in h, (status, text)
     assert f.stop() == 0
 
 
