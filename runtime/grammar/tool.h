@@ -29,6 +29,7 @@ enum tool_family {
     TOOL_DEEPSEEK_FENCED,
     TOOL_FUNCTIONARY,   /* name\n{...}, parts begin with >>>; the answer with a name */
     TOOL_FUNCTION_TAG,  /* <function=name>{...}</function> */
+    TOOL_FUNCTOOLS,     /* functools[{"name", "arguments"}, ...]: FireFunction */
     TOOL_GPT_OSS,       /* channels: analysis is reasoning, commentary to=functions.name is a call */
 };
 

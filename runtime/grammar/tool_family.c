@@ -19,6 +19,7 @@ enum tool_family tool_family_of(const char *s, size_t n)
     if (has(s, n, "[TOOL_CALLS]")) return has(s, n, "[ARGS]") ? TOOL_MISTRAL_ARGS : TOOL_MISTRAL;
     if (has(s, n, "<\xef\xbd\x9ctool\xe2\x96\x81""call\xe2\x96\x81""begin\xef\xbd\x9c>"))
         return has(s, n, "```json") ? TOOL_DEEPSEEK_FENCED : TOOL_DEEPSEEK;
+    if (has(s, n, "functools[")) return TOOL_FUNCTOOLS;
     if (has(s, n, ">>>all") || has(s, n, ">>>${recipient}")) return TOOL_FUNCTIONARY;
     if (has(s, n, "<parameter=") || has(s, n, "<arg_key>") || has(s, n, "<tool_calls>"))
         return TOOL_NONE;
@@ -32,7 +33,7 @@ const char *tool_family_name(enum tool_family f)
 {
     static const char *const names[] = {"none",     "json",         "hermes",   "llama3",
                                         "mistral",  "mistral-args", "deepseek", "deepseek-fenced",
-                                        "functionary", "function-tag", "gpt-oss"};
+                                        "functionary", "function-tag", "functools", "gpt-oss"};
     return names[f];
 }
 
@@ -77,6 +78,7 @@ static const struct shape shapes[] = {
                               false, CALL_END CALL_BEGIN "function" TOOL_SEP, ""},
     [TOOL_FUNCTIONARY] = {"", "", "\n", "", false, "\n>>>", ""},
     [TOOL_FUNCTION_TAG] = {"", "<function=", ">", "</function>", false, "\n", ""},
+    [TOOL_FUNCTOOLS] = {"functools[", "{\"name\": \"", "\", \"arguments\": ", "}", true, ", ", "]"},
     [TOOL_GPT_OSS] = {"<|channel|>commentary to=functions.", "", " <|constrain|>json<|message|>", "",
                       false, NULL, ""},
 };

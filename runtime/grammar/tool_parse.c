@@ -32,6 +32,7 @@ struct mark {
 static const struct mark marks_hermes[] = {{"<tool_call>", OBJECT}, {NULL, TEXT}};
 static const struct mark marks_llama3[] = {{"<|python_tag|>", OBJECT}, {NULL, TEXT}};
 static const struct mark marks_mistral[] = {{"[TOOL_CALLS]", AFTER}, {NULL, TEXT}};
+static const struct mark marks_functools[] = {{"functools[", AFTER}, {NULL, TEXT}};
 static const struct mark marks_args[] = {{"[TOOL_CALLS]", NAME}, {NULL, TEXT}};
 static const struct mark marks_deepseek[] = {{DS("calls" LOW "begin"), AFTER},
                                              {DS("call" LOW "begin"), NAME},
@@ -68,6 +69,7 @@ static const struct family {
     [TOOL_DEEPSEEK_FENCED] = {marks_deepseek, closers_deepseek, TEXT, false, {DS("sep"), NULL}},
     [TOOL_FUNCTIONARY] = {marks_functionary, closers_none, NAME, false, {"\n", NULL}},
     [TOOL_FUNCTION_TAG] = {marks_tag, closers_tag, TEXT, false, {">", NULL}},
+    [TOOL_FUNCTOOLS] = {marks_functools, closers_list, TEXT, true, {NULL}},
     [TOOL_GPT_OSS] = {marks_none, closers_none, HEADER, false, {NULL}},
 };
 

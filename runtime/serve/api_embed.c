@@ -132,7 +132,8 @@ static bool add_ids(struct embed_call *e, const struct jinja_value *x, uint32_t 
 static bool take_input(struct embed_call *e, const struct jinja_value *v, uint32_t at)
 {
     size_t n = 0;
-    if (v->kind == JINJA_STR && v->len && !add_ids(e, v, at, TOK_ENCODE_BOS | TOK_ENCODE_EOS, &n)) return false;
+    /* an empty text has a vector where tokens stand around texts */
+    if (v->kind == JINJA_STR && !add_ids(e, v, at, TOK_ENCODE_BOS | TOK_ENCODE_EOS, &n)) return false;
     for (uint32_t i = 0; v->kind == JINJA_LIST && i < v->u.list->count; i++)
         if (!add_ids(e, &v->u.list->items[i], at, i ? TOK_ENCODE_CONTINUED : 0, &n)) return false;
     if (!n) {

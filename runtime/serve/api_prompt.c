@@ -251,6 +251,21 @@ static bool tools_as_text(struct api_call *a, struct jinja_list *messages)
     return true;
 }
 
+/* FireFunction's templates want their tools as JSON text, under the name `functions`, also where there are none. */
+static bool put_functions(struct api_call *a, struct jinja_dict *context)
+{
+    char *text = NULL;
+    size_t n = 0;
+    struct json j = {.f = open_memstream(&text, &n)};
+    struct jinja_value v;
+    if (!j.f) return no_memory(a);
+    json_open(&j, NULL, '[');
+    for (uint32_t i = 0; a->p.tools && i < a->p.tools->u.list->count; i++)
+        api_json_value(&j, NULL, api_field(a->p.tools->u.list->items[i].u.dict, "function"));
+    json_close(&j, ']');
+    return take_text(a, &j, &text, &n, &v) && (jinja_dict_put_name(a->arena, context, "functions", v) || no_memory(a));
+}
+
 /* The prompt of an answer that goes on where the last message ends: cut behind that message. */
 static bool cut_behind(struct api_call *a, const struct jinja_value *messages, char *text, size_t *n)
 {
@@ -294,6 +309,7 @@ static bool put_context(struct api_call *a, const struct jinja_value *copies,
         (!jinja_str_view(e, strlen(e), &effort) ||
          !jinja_dict_put_name(a->arena, context->u.dict, "reasoning_effort", effort)))
         return no_memory(a);
+    if (a->family == TOOL_FUNCTOOLS && !put_functions(a, context->u.dict)) return false;
     return put_kwargs(a, context->u.dict);
 }
 

@@ -319,8 +319,12 @@ def vectors():
         got = struct.unpack("<%df" % (len(raw) // 4), raw)
         assert all(abs(x - y) < 1e-6 for x, y in zip(got, r["data"][1]["embedding"]))
         assert e.post("/v1/embeddings", {"input": "x y " * 1000}, 400)["error"]["param"] == "input"
-        for bad in [None, [], {}, 5, ["a", 10**9], ["a", -1], ["a", None], [[5, -1]], ""]:
+        for bad in [None, [], {}, 5, ["a", 10**9], ["a", -1], ["a", None], [[5, -1]], [[]]]:
             assert e.post("/v1/embeddings", {"input": bad}, 400)["error"]["param"] == "input", bad
+        # an empty text has the vector of what stands around every text
+        around = e.post("/tokenize", {"content": "", "add_special": True})["tokens"]
+        none = [e.post("/v1/embeddings", {"input": x}) for x in ("", [""], around)]
+        assert around and all(x["data"] == none[2]["data"] and x["usage"]["prompt_tokens"] == len(around) for x in none), around
         # ids and strings in one list are one text
         ids = e.post("/tokenize", {"content": "robot city", "add_special": False})["tokens"]
         one = [e.post("/v1/embeddings", {"input": x})["data"] for x in (ids + [7], ["robot city", 7], [["robot city", 7]])]

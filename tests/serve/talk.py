@@ -92,6 +92,22 @@ def thinking_has_a_budget():
 
 
 @test
+def functools_get_their_tools_as_text():
+    """FireFunction's template takes `functions`, JSON as text, also where there are none; calls are a list behind a word."""
+    with open("functools.jinja", "w") as f:
+        f.write("{% for m in messages %}{{ m.content or '' }}{% if m.tool_calls %} functools[{{ m.tool_calls | length }}]{% endif %}{% endfor %}{{ '|' + functions + '|' }}")
+    e = Server(ENGINE, "--chat-template-file", "functools.jinja", "--any-model", name="talk-functools")
+    try:
+        for tools, wanted in ((None, []), ([], []), (CHAT_TOOLS, [t["function"] for t in CHAT_TOOLS])):
+            assert json.loads(e.post("/apply-template", {"messages": HI, "tools": tools})["prompt"].split("|")[1]) == wanted
+        body = {"messages": HI, "max_tokens": 300, "tools": CHAT_TOOLS[:1], "tool_choice": "required", "parallel_tool_calls": False, "temperature": 1, "logit_bias": BIAS}
+        c = e.post("/v1/chat/completions", body)["choices"][0]
+        assert [t["function"]["name"] for t in c["message"]["tool_calls"]] == ["weather"] and c["finish_reason"] == "tool_calls", c
+    finally:
+        assert e.stop() == 0
+
+
+@test
 def a_forced_call_is_in_the_way_of_the_family():
     for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
         body = {"messages": HI, "max_tokens": 300, "tools": CHAT_TOOLS[:1], "tool_choice": choice, "temperature": 1, "logit_bias": BIAS}
@@ -276,7 +292,14 @@ def keys_have_limits():
         assert [g[1]["x-ratelimit-remaining-requests"] for g in got] == ["2", "1", "0", "0", "0"] and 1 <= int(got[4][1]["retry-after"]) <= 20
         got = [ask(k, "words", 15) for _ in range(3)]  # the second one may still begin: 17 of 20 are used
         assert [g[0] for g in got] == [200, 200, 429] and json.loads(got[2][2])["error"]["type"] == "rate_limit_error", got
-        assert [ask(k, "spent", 6)[0] for _ in range(3)] == [200, 200, 429]
+        got = [ask(k, "spent", 6) for _ in range(3)]
+        assert [g[0] for g in got] == [200, 200, 429]
+        # waiting does not end it: said by code, type and header, which OpenAI's and Anthropic's clients heed
+        e = json.loads(got[2][2])["error"]
+        assert e["code"] == e["type"] == "insufficient_quota" and "budget of 12 tokens" in e["message"], e
+        assert "retry-after" not in got[2][1] and got[2][1]["x-should-retry"] == "false"
+        r = k.request("POST", "/v1/messages", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}, {"x-api-key": "spent"})
+        assert r[0] == 429 and json.loads(r[2])["error"]["type"] == "rate_limit_error" and r[1]["x-should-retry"] == "false", r
         assert [ask(k, "free")[0] for _ in range(9)] == [200] * 9
         write("many rpm=3\nspent budget=100\nfree rpm=x\n")  # is not taken: the old ones stay
         k.process.send_signal(1)
@@ -287,6 +310,14 @@ def keys_have_limits():
             if ask(k, "free")[0] == 401:
                 break
         assert ask(k, "spent")[0] == 200 and ask(k, "many")[0] == 429 and k.request("GET", "/v1/models", headers={"x-api-key": "many"})[0] == 200
+        # one that has gone from the file and comes back has used what it had
+        for text, wanted in (("other\n", 401), ("many rpm=3\nspent budget=12\n", 429)):
+            write(text)
+            k.process.send_signal(1)
+            for _ in range(500):
+                if ask(k, "other")[0] == (200 if wanted == 401 else 401):
+                    break
+            assert ask(k, "spent")[0] == wanted
     finally:
         assert k.stop() == 0
 

@@ -110,6 +110,9 @@ static void json_families(void **state)
     expect(TOOL_MISTRAL_ARGS, 0, "so[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]123[ARGS]{}",
            "c[so]f({\"a\": 1})g({})");
     expect(TOOL_MISTRAL_ARGS, 0, "[TOOL_CALLS]f{\"a\": 1}", "f({\"a\": 1})");
+    expect(TOOL_FUNCTOOLS, 0, "so functools[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}]",
+           "c[so]f({\"a\": 1})g({})");
+    expect(TOOL_FUNCTOOLS, 0, "functools are [nothing]", "c[functools are [nothing]]");
 }
 
 #define BAR "\xef\xbd\x9c"
@@ -154,6 +157,7 @@ static void families_of_templates(void **state)
         {"'" DS("call" LOW "begin") "'", TOOL_DEEPSEEK},
         {"'" DS("call" LOW "begin") "' '```json'", TOOL_DEEPSEEK_FENCED},
         {"'>>>all\\n'", TOOL_FUNCTIONARY},
+        {"' functools[' + calls", TOOL_FUNCTOOLS},
         {"<tool_call>\\n{\"name\"", TOOL_HERMES},
         {"<tool_call>\\n<function=x>\\n<parameter=y>", TOOL_NONE},
         {"'<function=' + name", TOOL_FUNCTION_TAG},
@@ -235,6 +239,8 @@ static void forced_calls(void **state)
          "get_x\n```json\n{\"a\": 7}\n```",
          DS("call" LOW "end") "\n" DS("call" LOW "begin") "function" DS("sep") "put_y\n```json\n{\"a\":8}\n```", ""},
         {TOOL_FUNCTIONARY, "", "get_x\n{\"a\": 7}", "\n>>>put_y\n{\"a\":8}", ""},
+        {TOOL_FUNCTOOLS, "functools[", "{\"name\": \"get_x\", \"arguments\": {\"a\": 7}}",
+         ", {\"name\": \"put_y\", \"arguments\": {\"a\":8}}", "]"},
         {TOOL_FUNCTION_TAG, "", "<function=get_x>{\"a\": 7}</function>", "\n<function=put_y>{\"a\":8}</function>", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
