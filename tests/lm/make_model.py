@@ -43,7 +43,7 @@ def add_tokenizer(m):
 
 def add_wordpiece(m):
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"] + ["\u2581" + chr(c) for c in range(97, 123)] + [chr(c) for c in range(97, 123)]
-    pieces += ["\u2581robot", "\u2581city"]
+    pieces += ["\u2581robot", "\u2581city"] + ["\u2581" + c for c in "0123456789.,!?"] + list("0123456789")
     m.kvs += [("tokenizer.ggml.model", tiny.STR, "bert"), ("tokenizer.ggml.tokens", tiny.ARR, (tiny.STR, pieces)),
               ("tokenizer.ggml.token_type", tiny.ARR, (tiny.I32, [CONTROL] * 4 + [NORMAL] * (len(pieces) - 4))),
               ("tokenizer.ggml.bos_token_id", tiny.U32, 2), ("tokenizer.ggml.cls_token_id", tiny.U32, 2),
