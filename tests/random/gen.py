@@ -115,8 +115,9 @@ class Graph:
 
     # ---- nodes ----
 
-    def try_node(self, op, inputs, n_out=1, bits=0, domain="", **attrs):
-        """Adds the node when ONNX Runtime takes it at both sizes; its outputs, or None."""
+    def try_node(self, op, inputs, n_out=1, bits=0, domain="", steady=False, **attrs):
+        """Adds the node when ONNX Runtime takes it at both sizes; its outputs, or None. steady: not where a rounding of an inexact
+        input by one unit of its last place changes a result beyond what is allowed (tan beside a pole of numbers in 16 bits)."""
         outs = [self.name("v") for _ in range(n_out)]
         names = [v.name if v else "" for v in inputs]
         node = helper.make_node(op, names, outs, name=self.name(op.lower() + "_"), domain=domain, **attrs)
@@ -128,6 +129,8 @@ class Graph:
             s = session(model)
             for i in range(2):
                 results.append(s.run(outs, {n: v.data[i] for n, v in unique.items() if n not in consts}))
+                if steady and not self.is_steady(s, outs, {n: v for n, v in unique.items() if n not in consts}, i, results[-1]):
+                    return None
         except Exception:  # whatever ONNX Runtime says: not this node
             return None
         for pair in zip(*results):
@@ -150,6 +153,15 @@ class Graph:
             v.loose = max([v.loose] + [w.loose for w in unique.values()])
         self.values += added
         return added
+
+    def is_steady(self, s, outs, fed, i, results):
+        for away in (-np.inf, np.inf):
+            moved = {n: v.data[i] if v.bits or v.data[i].dtype.kind != "f" else np.nextafter(v.data[i], v.data[i].dtype.type(away))
+                     for n, v in fed.items()}
+            for was, now in zip(results, s.run(outs, moved)):
+                if differs("", now, was, LIMITS[was.dtype.name] / 2):
+                    return False
+        return True
 
     def model(self, nodes, inits, inputs, outputs, known):
         """A model of these nodes; inputs with known values get their types, constants become initialisers."""

@@ -65,7 +65,7 @@ def smooth(g):
         attrs["approximate"] = "tanh"
     v = g.pick("f")
     if v and (name not in ("Reciprocal", "Log", "Sqrt") or away_from_zero(v)):
-        g.try_node(name, [v], **attrs)
+        g.try_node(name, [v], steady=True, **attrs)
 
 
 def away_from_zero(v):
