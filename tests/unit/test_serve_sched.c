@@ -327,6 +327,28 @@ static void test_budget(void **state)
     finish(&b);
 }
 
+/* One answer runs, whose steps take `a_call` and `a_token` for each row, then a prompt of so many tokens comes. */
+static void begin_beside_answer(struct bench *b, struct test_job *victim, struct test_job *prompt, uint32_t n, double a_call, double a_token)
+{
+    begin(b, 400, 4, 10, 128, 2);
+    make_job(victim, 2, 4, 150);
+    submit(b, victim);
+    per_call = a_call, per_token = a_token;
+    for (int i = 0; i < 8; i++) step(b);
+    make_job(prompt, 4, n, 2);
+    submit(b, prompt);
+}
+
+/* The rest of both at once. */
+static void finish_both(struct bench *b, const struct test_job *victim, const struct test_job *prompt)
+{
+    per_call = per_token = 0;
+    run(b);
+    assert_answer(&b->f, victim);
+    assert_answer(&b->f, prompt);
+    finish(b);
+}
+
 /* Where a step of five rows takes more than twice as long as one of four, steps have four: the fifth row
  * is tried now and then, and no larger step behind it. */
 static void test_budget_finds_sizes_that_suit(void **state)
@@ -334,14 +356,8 @@ static void test_budget_finds_sizes_that_suit(void **state)
     (void)state;
     struct bench b;
     static struct test_job victim, prompt;
-    begin(&b, 400, 4, 10, 128, 2);
-    make_job(&victim, 2, 4, 150);
-    submit(&b, &victim);
-    double call = per_call, token = per_token;
-    per_call = 0.002, per_token = 0.0005, cliff = 4, beyond_cliff = 0.006;
-    for (int i = 0; i < 8; i++) step(&b);
-    make_job(&prompt, 4, 200, 2);
-    submit(&b, &prompt);
+    cliff = 4, beyond_cliff = 0.006;
+    begin_beside_answer(&b, &victim, &prompt, 200, 0.002, 0.0005);
     uint32_t of_four = 0, longer = 0, steps = 0;
     while (!prompt.n) {
         step(&b);
@@ -351,11 +367,8 @@ static void test_budget_finds_sizes_that_suit(void **state)
     assert_true(steps < 80);
     assert_true(of_four >= 60);
     assert_true(longer <= 2);
-    cliff = 0, per_call = call, per_token = token;
-    run(&b);
-    assert_answer(&b.f, &victim);
-    assert_answer(&b.f, &prompt);
-    finish(&b);
+    cliff = 0;
+    finish_both(&b, &victim, &prompt);
 }
 
 /*
@@ -366,25 +379,14 @@ static uint32_t steps_with_one_held_up(uint32_t at, uint32_t *of_sixteen)
 {
     struct bench b;
     static struct test_job victim, prompt;
-    begin(&b, 400, 4, 10, 128, 2);
-    make_job(&victim, 2, 4, 150);
-    submit(&b, &victim);
-    double call = per_call, token = per_token;
-    per_call = 0.0015, per_token = 0.0001; /* 3.2 ms may be: one answer and 16 rows */
-    for (int i = 0; i < 8; i++) step(&b);
-    make_job(&prompt, 4, 240, 2);
-    submit(&b, &prompt);
+    begin_beside_answer(&b, &victim, &prompt, 240, 0.0015, 0.0001); /* 3.2 ms may be: one answer and 16 rows */
     uint32_t steps = 0;
     for (*of_sixteen = 0; !prompt.n; steps++) {
         per_call = steps == at ? 0.1 : 0.0015;
         step(&b);
         *of_sixteen += largest >= 16;
     }
-    per_call = call, per_token = token;
-    run(&b);
-    assert_answer(&b.f, &victim);
-    assert_answer(&b.f, &prompt);
-    finish(&b);
+    finish_both(&b, &victim, &prompt);
     return steps;
 }
 
