@@ -51,8 +51,11 @@ struct ir_module *import_model(const char *path, const struct import_options *op
     else if (text && !gguf) m = import_text(f, path, diag);
     else if (!onnx && !gguf) diag_report(diag, DIAG_FORMAT_UNKNOWN, path, f->len ? "not an ONNX or GGUF model and not text IR" : "the file is empty");
     onnx_unmap_file(f);
-    if (gguf) return import_gguf(path, options, diag);
-    return onnx ? import_onnx(path, options, diag) : m;
+    if (gguf) return import_gguf(path, options, diag); /* verifies itself */
+    if (onnx) m = import_onnx(path, options, diag);
+    if (!m || diag->error_count || ir_verify_module(m, diag)) return m;
+    ir_module_destroy(m);
+    return NULL;
 }
 
 bool import_describe(const char *path, bool json, FILE *out, struct diag_sink *diag)

@@ -117,6 +117,10 @@ printf '\010\010\072\377\377\377\377\017' >cut.onnx
 t_run cut-model 2 "$INFC" check cut.onnx && t_grep cut-model 'E201' err && t_ok cut-model
 head -c 3000 /dev/urandom >noise.onnx
 t_run noise 2 "$INFC" check noise.onnx && t_ok noise
+# IR that parses and does not hold is refused before any pass sees it.
+two_yields=$INFC_SRC/tests/fuzz/corpus/check/two_yields.ir
+refused() { "$INFC" build "$two_yields" -o no 2>err; [ $? = 2 ] && grep -q 'a terminator is not at the end' err && ! grep -q 'bug of infc' err; }
+t_check unverified-ir refused
 sed 's/matmul/matmull/' "$tiny" >typo.ir
 t_run ir-syntax 2 "$INFC" build typo.ir -o e && t_grep ir-syntax 'E401.*typo.ir:[0-9]*:[0-9]*' err && t_ok ir-syntax
 t_run const-needs-file 2 "$INFC" build "$tiny" --const x && t_grep const-needs-file 'expected NAME=FILE' err && t_ok const-needs-file
