@@ -38,6 +38,7 @@ else
     t_skip gbnf "no $data/grammars"
 fi
 
+t_check reported "$python" "$INFC_SRC/tests/grammar/cases.py" "$tool" "$INFC_SRC"/tests/grammar/cases/*.json
 t_check random-patterns "$python" "$INFC_SRC/tests/grammar/regex_random.py" "$tool" 3000 1
 t_check unicode-properties "$python" "$INFC_SRC/tests/grammar/properties.py" "$tool"
 t_end

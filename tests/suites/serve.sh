@@ -27,6 +27,7 @@ served_where_asked_for() {
 t_check served-where-asked-for served_where_asked_for
 
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/raw.py" chat encoder || t_failures=1
+PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/reported.py" chat || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/swap.py" chat || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/receipts.py" chat encoder || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/front.py" "$INFC" chat tensors || t_failures=1

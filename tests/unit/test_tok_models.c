@@ -305,6 +305,24 @@ static void rwkv_longest_match(void **state)
     fixture_end(&f);
 }
 
+/* A token of the type byte whose text names none is its own text; a byte without a token is the unknown one. */
+static void byte_tokens_that_name_no_byte(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {"<unk>", "<0x-1>", "<0xGG>", "<0x100>", "<0x7", "<0x41>", "a"};
+    static const int32_t types[] = {TOK_TYPE_UNKNOWN, TOK_TYPE_BYTE, TOK_TYPE_BYTE, TOK_TYPE_BYTE, TOK_TYPE_BYTE, TOK_TYPE_BYTE, TOK_TYPE_NORMAL};
+    static const float scores[COUNT(tokens)] = {0};
+    struct fixture f;
+    fixture_begin(&f, "llama", "");
+    fixture_tokens(&f, tokens, COUNT(tokens));
+    f.desc.types = types;
+    f.desc.scores = scores;
+    tok_desc_key(&f.desc, "tokenizer.ggml.unknown_token_id", 0);
+    fixture_build(&f);
+    expect_text(&f.tok, (const uint32_t[]){5, 6, 1, 2}, 4, 0, "Aa<0x-1><0xGG>");
+    fixture_end(&f);
+}
+
 /* Characters instead of bytes, spaces as U+2581, bytes as a last resort. */
 static void bpe_on_characters(void **state)
 {
@@ -603,7 +621,7 @@ int main(void)
         cmocka_unit_test(unigram_best_path),
         cmocka_unit_test(wordpiece_words),
         cmocka_unit_test(rwkv_longest_match),
-        cmocka_unit_test(bpe_on_characters),
+        cmocka_unit_test(byte_tokens_that_name_no_byte), cmocka_unit_test(bpe_on_characters),
         cmocka_unit_test(damaged_utf8),
         cmocka_unit_test(one_megabyte_of_one_character),
         cmocka_unit_test(too_little_room),
