@@ -24,6 +24,7 @@ struct api_params {
     const struct jinja_value *prompt, *messages, *tools, *tool_choice, *template_kwargs,
         *stream_options;
     bool parallel_calls;
+    bool usage_so_far; /* vLLM's continuous_usage_stats: with every part of a stream */
     bool stream, include_usage, echo, continue_final, add_special, return_tokens;
     bool verbose, timings_per_token;
     bool generation_prompt_given;

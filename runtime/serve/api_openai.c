@@ -212,6 +212,20 @@ static void send_usage(struct api_call *a)
     api_send_done(a);
 }
 
+/* All choices together, as the usage behind the last part has them. */
+static void usage_so_far(struct api_call *a, struct json *j)
+{
+    uint64_t prompt = 0, answer = 0;
+    if (!a->p.usage_so_far) return;
+    for (uint32_t i = 0; i < a->n_prompts; i++) prompt += a->prompts[i].n;
+    for (uint32_t i = 0; i < a->n_choices; i++) answer += a->choices[i].n_tokens;
+    json_open(j, "usage", '{');
+    json_int(j, "prompt_tokens", (int64_t)prompt);
+    json_int(j, "completion_tokens", (int64_t)answer);
+    json_int(j, "total_tokens", (int64_t)(prompt + answer));
+    json_close(j, '}');
+}
+
 /* ---- completions ---- */
 
 static void json_echo(struct api_call *a, struct json *j, const struct api_choice *x)
@@ -246,6 +260,7 @@ static void completion_event(struct api_call *a, struct api_choice *x, const str
     json_null(j, "finish_reason");
     json_close(j, '}');
     json_close(j, ']');
+    usage_so_far(a, j);
     json_close(j, '}');
     x->n_chars += api_chars(text, e->n_text);
     x->begun = true;
@@ -265,6 +280,7 @@ static void completion_end(struct api_call *a, struct api_choice *x)
     json_string(j, "finish_reason", api_finish(x));
     json_close(j, '}');
     json_close(j, ']');
+    usage_so_far(a, j);
     json_close(j, '}');
     api_send(a, NULL);
 }
@@ -398,6 +414,7 @@ static void close_chunk(struct api_call *a, struct json *j, const struct api_cho
     else json_null(j, "finish_reason");
     json_close(j, '}');
     json_close(j, ']');
+    usage_so_far(a, j);
     if (x->begun) api_json_seen(a, j, x);
     json_close(j, '}');
     api_send(a, NULL);

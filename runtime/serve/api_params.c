@@ -354,15 +354,16 @@ static bool take_options(struct api_call *a, const struct jinja_value *v)
     if (v->kind != JINJA_DICT) return bad(a, "stream_options", "is an object");
     for (uint32_t i = 0; i < v->u.dict->count; i++) {
         const struct jinja_value *key = &v->u.dict->pairs[i].key, *x = &v->u.dict->pairs[i].value;
-        bool usage = api_is(key, "include_usage");
-        if (!usage && !api_is(key, "include_obfuscation"))
-            return bad(a, "stream_options", "knows include_usage alone");
+        bool on = x->kind == JINJA_BOOL && x->u.b;
         if (x->kind != JINJA_BOOL && x->kind != JINJA_NONE)
             return bad(a, "stream_options", "its values are true or false");
-        if (usage) a->p.include_usage = x->kind == JINJA_BOOL && x->u.b;
-        else if (x->kind == JINJA_BOOL && x->u.b)
-            return bad(a, "stream_options", "include_obfuscation is not supported");
+        if (api_is(key, "include_usage")) a->p.include_usage = on;
+        else if (api_is(key, "continuous_usage_stats")) a->p.usage_so_far = on;
+        else if (!api_is(key, "include_obfuscation"))
+            return bad(a, "stream_options", "knows include_usage and continuous_usage_stats");
+        else if (on) return bad(a, "stream_options", "include_obfuscation is not supported");
     }
+    a->p.usage_so_far &= a->p.include_usage;
     a->p.stream_options = v;
     return true;
 }

@@ -204,6 +204,12 @@ def streamed_is_whole():
     for key in ("tokens", "token_logprobs", "text_offset", "top_logprobs"):
         got = sum((c["logprobs"][key] for c in chunks if c["logprobs"]), [])
         assert got == whole["choices"][0]["logprobs"][key], key
+    for path, body in (("/v1/completions", fields), ("/v1/chat/completions", {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 9, "n": 2})):
+        parts = S.stream(path, {**body, "ignore_eos": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}})[:-1]
+        so_far = [p["usage"]["completion_tokens"] for p in parts]  # vLLM's: what there is with every part, in the end what the last one says
+        assert so_far == sorted(so_far) and so_far[-2] == so_far[-1] == (60 if path == "/v1/completions" else 18), so_far
+        assert {p["usage"]["prompt_tokens"] for p in parts} == {parts[-1]["usage"]["prompt_tokens"]}
+    refused("stream_options", stream=True, stream_options={"include_usages": True})
     chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 60, "seed": 7, "temperature": 1.5}
     whole = S.post("/v1/chat/completions", chat)
     parts = S.stream("/v1/chat/completions", {**chat, "stream_options": {}})
