@@ -9,6 +9,10 @@
  * launches since the last barrier, keeps nobody from anything: it is put off until a launch has
  * work for others. Chains of small launches thus cost no barrier at all. Small ones whose results nobody but launches reads are
  * done by every worker for itself (shape->each): what comes next then waits for nobody.
+ *
+ * With a time to stop at (session->until) the walk ends at the first meeting behind it and goes on from there with the next call.
+ * So that there are meetings often enough, launches are then done in portions of their slices, the first one an eighth, the next as many as
+ * the first one's time says there is time for.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -27,6 +31,11 @@ struct job {
     struct rt_profile *profile;
     bool stop, branch; /* written by the last to arrive */
     uint32_t failed;   /* a check of a branch that was taken, or INFR_NONE; written by worker 0 */
+    uint64_t until;    /* ns; 0: no end */
+    uint32_t from, at; /* steps of the entry block: where the walk begins; where it paused, written by worker 0 in the end */
+    int64_t done_before, done; /* slices of them that are done */
+    int64_t portion;   /* of slices that fit until then; written by the last to arrive, as is ... */
+    bool paused;
 };
 
 struct walk {
@@ -35,6 +44,11 @@ struct walk {
     bool put_off;         /* a barrier; see above */
     bool alone, each;     /* since the last barrier: nothing but worker 0's launches; nothing but those that each does */
     bool stopped;
+    int depth;            /* of blocks: walks pause in the entry block alone */
+    bool moved;           /* something was done: walks pause behind that, so that each call gets on */
+    int64_t done;         /* slices of the launch to begin with */
+    int64_t portion;      /* slices since `began`, or 0 */
+    uint64_t began;
     uint32_t timed; /* worker 0: launch being timed, or INFR_NONE */
     uint64_t since;
 };
@@ -46,12 +60,27 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* By the last to arrive, where there is a time to stop at. */
+static void look_at_clock(const struct walk *w)
+{
+    struct job *j = w->job;
+    uint64_t now = now_ns();
+    if (j->stop || w->depth != 1 || !w->moved) return;
+    if (now >= j->until) {
+        j->stop = j->paused = true;
+    } else if (w->portion) { /* as many slices more as fit, by the time of the last ones */
+        double fit = (double)(j->until - now) * (double)w->portion / (double)(now - w->began + 1);
+        j->portion = fit < 1e9 ? (int64_t)fit : 1000000000;
+    }
+}
+
 /* All workers meet; condition: the bool of an `if`, or NULL. */
 static void meet(struct walk *w, const unsigned char *condition)
 {
     struct job *j = w->job;
     if (w->n_workers == 1 || rt_meet(j->s->e->pool, w->n_workers)) {
         if (atomic_load_explicit(&j->s->cancel, memory_order_relaxed)) j->stop = true;
+        if (j->until) look_at_clock(w);
         if (condition) j->branch = *condition != 0;
         if (w->n_workers > 1) rt_release(j->s->e->pool);
     }
@@ -97,7 +126,8 @@ static void share_of(int64_t n, int worker, int n_workers, int64_t *begin, int64
     *end = *begin + each + (worker < more);
 }
 
-static void run_slices(struct walk *w, uint32_t i)
+/* Slices [from, to) of launch i, the worker's share of them. */
+static void run_share(struct walk *w, uint32_t i, int64_t from, int64_t to)
 {
     const struct job *j = w->job;
     const struct infr_launch *l = &j->e->launches[i];
@@ -105,16 +135,37 @@ static void run_slices(struct walk *w, uint32_t i)
     void *const *bufs = j->shape->arg + l->args + (j->shape->own_bytes ? (size_t)w->worker * j->e->n_args : 0);
     const int64_t *dims = j->shape->pool_dim + l->dims;
     void *scratch = rt_pool_scratch(j->s->e->pool, w->worker);
-    int64_t n = j->shape->slices[i], begin, end;
-    if (l->claim && n > 1 && w->n_workers > 1) {
+    int64_t n = to - from, begin = 0, end = n;
+    if (l->claim && n > 1 && w->n_workers > 1 && !j->until) {
         _Atomic int64_t *next = &j->s->counters[i].next;
         while ((begin = atomic_fetch_add_explicit(next, l->claim, memory_order_relaxed)) < n)
             fn(bufs, dims, begin, n - begin < l->claim ? n : begin + l->claim, scratch);
         return;
     }
-    begin = 0, end = n;
     if (!j->shape->each[i]) share_of(n, w->worker, w->n_workers, &begin, &end);
-    if (begin < end) fn(bufs, dims, begin, end, scratch);
+    if (begin < end) fn(bufs, dims, from + begin, from + end, scratch);
+}
+
+/* Portion after portion. How large each is comes from the shape (the first), or was written at the meeting before it. */
+static void run_portions(struct walk *w, uint32_t i)
+{
+    struct job *j = w->job;
+    int64_t n = j->shape->slices[i], portion = n / 8;
+    while (!w->stopped) {
+        portion -= portion % w->n_workers;
+        if (portion < w->n_workers) portion = w->n_workers;
+        if (portion > n - w->done) portion = n - w->done;
+        w->began = now_ns();
+        run_share(w, i, w->done, w->done + portion);
+        w->done += portion;
+        w->moved = true;
+        if (w->done == n) break;
+        w->portion = portion;
+        meet(w, NULL);
+        w->portion = 0;
+        portion = j->portion;
+    }
+    if (w->done == n) w->done = 0;
 }
 
 /* Each worker writes into its own part. A launch in which it had nothing to do is no event. */
@@ -157,10 +208,13 @@ static void run_launch(struct walk *w, uint32_t i)
         else if (lone || !w->each) meet(w, NULL);
     }
     if (w->stopped) return;
+    uint64_t start = j->profile && j->profile->events ? now_ns() : 0;
+    if (j->until && !lone && !each && w->depth == 1) run_portions(w, i);
+    else run_share(w, i, 0, j->shape->slices[i]);
+    w->moved = true;
     if (!lone) w->alone = false;
     if (!each) w->each = false;
-    uint64_t start = j->profile && j->profile->events ? now_ns() : 0;
-    run_slices(w, i);
+    if (w->stopped) return;
     if (start) record(w, i, start);
     if (!lone && !each) fetch_ahead(w, i);
 }
@@ -180,7 +234,8 @@ static void run_probe(struct walk *w, const struct infr_step *s)
 static void run_block(struct walk *w, uint32_t block)
 {
     const struct infr_engine *e = w->job->e;
-    for (uint32_t i = 0; i < e->blocks[block].count && !w->stopped; i++) {
+    uint32_t i = w->depth++ ? 0 : w->job->from;
+    for (; i < e->blocks[block].count && !w->stopped; i++) {
         const struct infr_step *s = &e->steps[e->blocks[block].first + i];
         if (s->kind == INFR_STEP_LAUNCH) {
             run_launch(w, s->a);
@@ -201,13 +256,14 @@ static void run_block(struct walk *w, uint32_t block)
         meet(w, buf_of_condition(w->job, s->a));
         if (!w->stopped) run_block(w, w->job->branch ? s->b : s->c);
     }
+    if (!--w->depth && !w->worker) w->job->at = i ? i - 1 : 0, w->job->done = w->done; /* of a walk that paused: the step it is at */
 }
 
 static void run_worker(void *ctx, int worker, int n_workers)
 {
     struct job *j = ctx;
     struct walk w = {
-        .job = j, .worker = worker, .n_workers = n_workers, .alone = true, .each = true, .timed = INFR_NONE};
+        .job = j, .worker = worker, .n_workers = n_workers, .alone = true, .each = true, .timed = INFR_NONE, .done = j->done_before};
     run_block(&w, j->e->h.entry_block);
     if (j->profile) {
         if (!w.stopped) meet(&w, NULL);
@@ -229,7 +285,9 @@ static int check_conditions(const struct infr_engine *e, const struct rt_shape *
 int rt_execute(struct infr_session *s, struct rt_shape *shape, struct infr_status *st)
 {
     const struct infr_engine *e = s->e;
-    struct job j = {.s = s, .e = e, .shape = shape, .profile = s->profile, .failed = INFR_NONE};
+    struct job j = {.s = s, .e = e, .shape = shape, .profile = s->profile, .failed = INFR_NONE,
+                    .until = s->until, .from = s->at, .done_before = s->done};
+    s->at = 0, s->done = 0;
     int code = check_conditions(e, shape, st), n_workers = rt_pool_size(e->pool);
     if (code) return code;
     if (n_workers > shape->max_workers) n_workers = shape->max_workers;
@@ -241,6 +299,10 @@ int rt_execute(struct infr_session *s, struct rt_shape *shape, struct infr_statu
     if (s->profile) s->profile->total_ns += now_ns() - start;
     if (j.failed != INFR_NONE) return rt_check(e, shape, j.failed, st);
     if (!j.stop) return INFR_OK;
+    if (j.paused) {
+        s->at = j.at, s->done = j.done;
+        return RT_PAUSED;
+    }
     atomic_store(&s->cancel, false);
     return rt_fail(st, INFR_CANCELLED, "cancelled");
 }

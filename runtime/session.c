@@ -187,12 +187,30 @@ static void copy_outputs(struct infr_session *s, const struct rt_shape *shape)
     }
 }
 
+static int run_plan(struct infr_session *s, struct rt_shape *shape, struct infr_tensor *outputs, struct infr_status *st)
+{
+    int code = rt_execute(s, shape, st);
+    s->paused = code == RT_PAUSED ? shape : NULL;
+    if (code) return code;
+    copy_outputs(s, shape);
+    for (uint32_t i = 0; i < s->e->n_outputs; i++) outputs[i] = s->results[i];
+    return INFR_OK;
+}
+
+int rt_session_go_on(struct infr_session *s, struct infr_tensor *outputs, struct infr_status *st)
+{
+    *st = (struct infr_status){0};
+    if (!s->paused) return rt_fail(st, INFR_BAD_INPUT, "no run is paused");
+    return run_plan(s, s->paused, outputs, st);
+}
+
 int infr_session_run(struct infr_session *s, const struct infr_tensor *inputs,
                      struct infr_tensor *outputs, struct infr_status *st)
 {
     const struct infr_engine *e = s->e;
     struct rt_shape *shape;
     if (st) *st = (struct infr_status){0};
+    s->paused = NULL, s->at = 0, s->done = 0;
     if (e->only_asked) return rt_fail(st, INFR_BAD_INPUT, "this engine was opened without a device");
     int code = rt_bind(s, inputs, &shape, st);
     if (code) return code;
@@ -200,14 +218,12 @@ int infr_session_run(struct infr_session *s, const struct infr_tensor *inputs,
         s->io[i] = inputs[i].data ? inputs[i].data
                                   : (void *)(uintptr_t)(e->weights + e->inputs[i].default_offset);
     if ((code = place_outputs(s, shape, outputs, st))) return code;
-    if (e->device) {
-        if ((code = e->device->type->run(e->device, s, shape, st))) return code;
-    } else {
+    if (!e->device) {
         if ((code = ensure_arena(s, shape->arena_bytes + shape->own_bytes * shape->n_tables, st))) return code;
         place_args(s, shape);
-        if ((code = rt_execute(s, shape, st))) return code;
-        copy_outputs(s, shape);
+        return run_plan(s, shape, outputs, st);
     }
+    if ((code = e->device->type->run(e->device, s, shape, st))) return code;
     for (uint32_t i = 0; i < e->n_outputs; i++) outputs[i] = s->results[i];
     return INFR_OK;
 }

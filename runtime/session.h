@@ -9,6 +9,7 @@
 #include "runtime/engine.h"
 
 enum { RT_KEPT_SHAPES = 4 };
+enum { RT_PAUSED = -1 }; /* beside enum infr_code: the run is not at its end */
 
 /* One set of symbol values and what follows from it. */
 struct rt_shape {
@@ -80,6 +81,10 @@ struct infr_session {
     void *device_state;   /* the device's own, made at the first run */
     struct rt_profile *profile; /* NULL: not measured */
     const struct rt_probe *probe; /* NULL: probes do nothing */
+    uint64_t until;       /* ns of the monotonic clock at which runs pause, on a CPU; 0: never */
+    uint32_t at;          /* of a paused run: the step of the entry block to go on with, ... */
+    int64_t done;         /* ... its slices that are done ... */
+    struct rt_shape *paused; /* ... and the shape; NULL: no run is paused */
 };
 
 /* Symbol values of these inputs into s->sym; checks the whole contract. An input is left out when
@@ -101,7 +106,13 @@ int rt_check(const struct infr_engine *e, const struct rt_shape *shape, uint32_t
 /* Evaluates the dim program; false when it fails: *bad_row. */
 bool rt_dims_eval(const struct infr_engine *e, const int64_t *sym, int64_t *dim, uint32_t *bad_row);
 
-/* Executes the plan at this shape with the addresses in s->io. */
+/*
+ * Goes on with a run that paused: infr_session_run returned RT_PAUSED. Its inputs and outputs must be where they were; the session does
+ * nothing else in between, but may be given a new run instead, which drops the paused one. Results do not depend on pauses.
+ */
+int rt_session_go_on(struct infr_session *s, struct infr_tensor *outputs, struct infr_status *st);
+
+/* Executes the plan at this shape with the addresses in s->io, from s->at on. Returns RT_PAUSED too. */
 int rt_execute(struct infr_session *s, struct rt_shape *shape, struct infr_status *st);
 
 /* "f32[1,7]" */

@@ -52,8 +52,8 @@ static int forward(struct lm_model *m, const struct lm_batch *b, struct lm_outpu
 {
     struct tap *t = (struct tap *)m;
     int code = t->inner->forward(t->inner, b, out, st);
-    for (uint32_t i = 0; !code && !t->warming && i < t->g->n_plan; i++) {
-        const struct entry *e = &t->g->plan[i];
+    for (uint32_t i = 0; !code && !t->warming && i < t->g->now.n_plan; i++) {
+        const struct entry *e = &t->g->now.plan[i];
         struct line *l = e->r->d.user;
         for (uint32_t p = e->rows_from; p < e->end; p++) {
             if (p < l->seen || (!t->c->all_rows && p + 1 < e->r->seq.n_tokens)) continue;

@@ -8,6 +8,7 @@
 #include "runtime/lm/lm_generate_internal.h"
 #include "runtime/status.h"
 
+static const double LONGEST_S = 0.05; /* that prompts apart take of a step without answers: there may be new requests */
 enum { MOST_LOOKED_AT = 16 }; /* waiting requests that a step considers */
 
 /* ---- creation ---- */
@@ -29,6 +30,21 @@ static int find_eog(struct lm_generator *g, struct infr_status *st)
     return rt_fail_memory(st, "tokens", g->n_eog * sizeof *g->eog);
 }
 
+static int step_init(const struct lm_generator *g, struct step *s, uint32_t most, uint32_t width, struct infr_status *st)
+{
+    uint32_t max_seqs = g->o.max_seqs;
+    int code = lm_batch_init(&s->batch, most, max_seqs, max_seqs + LM_PROMPT_ROWS, width, g->model->page_tokens, st);
+    s->plan = calloc(max_seqs, sizeof *s->plan);
+    if (code || s->plan) return code;
+    return rt_fail_memory(st, "generation", max_seqs * sizeof *s->plan);
+}
+
+static void step_clear(struct step *s)
+{
+    lm_batch_clear(&s->batch);
+    s->n_plan = 0;
+}
+
 static int fill(struct lm_generator *g, struct infr_status *st)
 {
     const struct lm_generator_options *o = &g->o;
@@ -37,18 +53,15 @@ static int fill(struct lm_generator *g, struct infr_status *st)
                                   o->no_sharing};
     uint32_t most = o->chunk > o->max_seqs ? o->chunk : o->max_seqs + 1; /* see plan_prompts */
     int code = lm_pages_create(&po, &g->pages, st);
-    if (!code)
-        code = lm_batch_init(&g->batch, most, o->max_seqs, o->max_seqs + LM_PROMPT_ROWS, width, P,
-                             st);
+    if (!code) code = step_init(g, &g->now, most, width, st);
     if (!code) code = lm_draw_create(g->model->vocab, o->n_ctx, &g->draw, st);
     if (!code) code = find_eog(g, st);
     if (code) return code;
-    g->plan = calloc(o->max_seqs, sizeof *g->plan);
     g->active = calloc(o->max_seqs, sizeof(struct lm_request *));
     /* what a token and the end of the text make, then what of it is shown with what was held */
     g->text = malloc(4 * tok_stream_max(g->tok) + LM_MAX_STOP_BYTES + 64);
-    if (g->plan && g->active && g->text) return INFR_OK;
-    return rt_fail_memory(st, "generation", o->max_seqs * sizeof *g->plan);
+    if (g->active && g->text) return INFR_OK;
+    return rt_fail_memory(st, "generation", o->max_seqs * sizeof(struct lm_request *));
 }
 
 int lm_generator_create(struct lm_model *model, const struct tok *tok,
@@ -84,9 +97,12 @@ void lm_generator_destroy(struct lm_generator *g)
 {
     if (!g) return;
     lm_pages_destroy(g->pages);
-    lm_batch_deinit(&g->batch);
+    lm_batch_deinit(&g->now.batch);
+    lm_batch_deinit(&g->apart.batch);
     lm_draw_destroy(g->draw);
-    free(g->plan);
+    free(g->now.plan);
+    free(g->apart.plan);
+    free(g->pinned);
     free(g->active);
     free(g->text);
     free(g->eog);
@@ -120,8 +136,36 @@ static void remove_waiting(struct lm_generator *g, struct lm_request *r)
     g->n_waiting--;
 }
 
+/* The batch apart ends without results: what it writes is nobody's any more. */
+static void drop_apart(struct lm_generator *g)
+{
+    lm_pages_unpin(g->pages, g->pinned, g->n_pinned);
+    g->n_pinned = 0;
+    g->begun = false;
+    step_clear(&g->apart);
+}
+
+static bool is_in(const struct step *s, const struct lm_request *r)
+{
+    uint32_t i = 0;
+    while (i < s->n_plan && s->plan[i].r != r) i++;
+    return i < s->n_plan;
+}
+
+/* Its rows in the batch apart are computed for nobody. */
+static void leave_apart(struct lm_generator *g, const struct lm_request *r)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < g->apart.n_plan; i++) {
+        if (g->apart.plan[i].r == r) g->apart.plan[i].r = NULL;
+        any |= g->apart.plan[i].r != NULL;
+    }
+    if (!any && g->apart.n_plan) drop_apart(g);
+}
+
 void lm_generator_forget(struct lm_generator *g, struct lm_request *r)
 {
+    leave_apart(g, r);
     if (r->state == LM_ACTIVE) {
         lm_seq_release(g->pages, &r->seq);
         remove_active(g, r);
@@ -148,8 +192,10 @@ void lm_generator_wait(struct lm_generator *g, struct lm_request *r)
     g->n_waiting++;
 }
 
+/* Where its pages are pinned they would not be free: then the batch apart is given up. */
 static void preempt(struct lm_generator *g, struct lm_request *r)
 {
+    if (is_in(&g->apart, r)) drop_apart(g);
     lm_seq_release(g->pages, &r->seq);
     remove_active(g, r);
     lm_generator_wait(g, r);
@@ -254,19 +300,19 @@ static bool wants_rows(const struct lm_request *r)
     return r->d.prompt_logprobs && r->n_reported + 1 < r->n_prompt;
 }
 
-static void plan(struct lm_generator *g, struct lm_request *r, uint32_t end)
+static void plan(struct step *s, struct lm_request *r, uint32_t end)
 {
-    struct entry *e = &g->plan[g->n_plan++];
+    struct entry *e = &s->plan[s->n_plan++];
     e->r = r, e->begin = r->seq.n_computed, e->end = end;
     e->rows_from = end >= r->seq.n_tokens ? r->seq.n_tokens - 1 : end;
     if (wants_rows(r)) e->rows_from = e->begin;
-    e->first_row = lm_batch_add(&g->batch, &r->seq, e->begin, end, e->rows_from);
+    e->first_row = lm_batch_add(&s->batch, &r->seq, e->begin, end, e->rows_from);
 }
 
 /* Tokens of the answer's draft (lm_jump.c) for which there is room beside `others` more answers. */
-static uint32_t draft_room(struct lm_generator *g, const struct lm_request *r, uint32_t others)
+static uint32_t draft_room(const struct lm_batch *b, const struct lm_request *r, uint32_t others)
 {
-    uint32_t rows = g->batch.max_rows - g->batch.n_rows, tokens = g->batch.max_tokens - g->batch.n_tokens;
+    uint32_t rows = b->max_rows - b->n_rows, tokens = b->max_tokens - b->n_tokens;
     uint32_t room = rows < tokens ? rows : tokens, n = r->n_draft;
     if (room < others + 1) return 0;
     return n < room - others - 1 ? n : room - others - 1;
@@ -277,60 +323,66 @@ static void plan_answers(struct lm_generator *g)
 {
     for (uint32_t i = 0; i < g->n_active; i++) {
         struct lm_request *r = g->active[i];
-        if (r->seq.n_computed + 1 != r->seq.n_tokens || wants_rows(r)) continue;
+        if (r->seq.n_computed + 1 != r->seq.n_tokens || wants_rows(r) || is_in(&g->apart, r)) continue;
         while (r->state == LM_ACTIVE && !lm_seq_reserve(g->pages, &r->seq, r->seq.n_tokens))
             preempt(g, g->active[g->n_active - 1]);
         if (r->state != LM_ACTIVE) continue;
-        uint32_t n = draft_room(g, r, g->n_active - i - 1);
+        uint32_t n = draft_room(&g->now.batch, r, g->n_active - i - 1);
         if (n && !lm_seq_reserve(g->pages, &r->seq, r->seq.n_tokens + n)) n = 0;
-        plan(g, r, r->seq.n_tokens + n);
+        plan(&g->now, r, r->seq.n_tokens + n);
     }
-}
-
-static bool is_planned(const struct lm_generator *g, const struct lm_request *r)
-{
-    for (uint32_t k = 0; k < g->n_plan; k++)
-        if (g->plan[k].r == r) return true;
-    return false;
 }
 
 /* Chunks of prompts, or, where answers fill the chunk, a token of one. Without pages a prompt
  * waits; when nothing else runs, the youngest gives way. */
-static void plan_prompts(struct lm_generator *g)
+static void plan_prompts(struct lm_generator *g, struct step *to)
 {
     bool any = false;
     for (uint32_t i = 0; i < g->n_active; i++) {
         struct lm_request *r = g->active[i];
         struct lm_seq *s = &r->seq;
-        if (is_planned(g, r)) continue;
-        uint32_t room = g->chunk > g->batch.n_tokens ? g->chunk - g->batch.n_tokens : 0;
-        uint32_t rows = g->batch.max_rows - g->batch.n_rows - (g->n_active - i);
+        if (is_in(&g->now, r) || is_in(&g->apart, r)) continue;
+        uint32_t room = g->chunk > to->batch.n_tokens ? g->chunk - to->batch.n_tokens : 0;
+        uint32_t rows = to->batch.max_rows - to->batch.n_rows - (g->n_active - i);
         if (!room && !any) room = 1;
         if (wants_rows(r) && room > rows) room = rows;
         if (!room) continue;
         uint32_t end = s->n_tokens - s->n_computed < room ? s->n_tokens : s->n_computed + room;
         bool got = lm_seq_reserve(g->pages, s, end);
-        while (!got && !g->n_plan && r->state == LM_ACTIVE) {
+        while (!got && !g->now.n_plan && !g->apart.n_plan && r->state == LM_ACTIVE) {
             preempt(g, g->active[g->n_active - 1]);
             if (r->state == LM_ACTIVE) got = lm_seq_reserve(g->pages, s, end);
         }
-        if (got) plan(g, r, end);
+        if (got) plan(to, r, end);
         any = any || got;
+    }
+}
+
+/* A batch of prompts; the pages that it writes are held until it ends. */
+static void plan_apart(struct lm_generator *g)
+{
+    plan_prompts(g, &g->apart);
+    for (uint32_t i = 0; i < g->apart.n_plan; i++) {
+        const struct entry *e = &g->apart.plan[i];
+        g->n_pinned += lm_seq_pin(g->pages, &e->r->seq, e->begin, e->end, g->pinned + g->n_pinned);
     }
 }
 
 /* ---- steps ---- */
 
-static void finish_step(struct lm_generator *g, const struct lm_output *out)
+static void finish(struct lm_generator *g, const struct step *s, const struct lm_output *out)
 {
-    for (uint32_t i = 0; i < g->n_plan; i++) {
-        struct lm_seq *s = &g->plan[i].r->seq; /* drafts are not part of it yet */
-        lm_seq_commit(g->pages, s, g->plan[i].end < s->n_tokens ? g->plan[i].end : s->n_tokens);
+    g->counts.tokens_computed += s->batch.n_tokens;
+    for (uint32_t i = 0; i < s->n_plan; i++) {
+        const struct entry *e = &s->plan[i];
+        if (!e->r) continue;
+        uint32_t n = e->r->seq.n_tokens; /* drafts are not part of it yet */
+        lm_seq_commit(g->pages, &e->r->seq, e->end < n ? e->end : n);
     }
-    for (uint32_t i = 0; i < g->n_plan; i++) lm_request_progress(g->plan[i].r, g->plan[i].end);
-    for (uint32_t i = 0; i < g->n_plan; i++)
-        if (g->plan[i].r->state == LM_ACTIVE)
-            lm_request_rows(g->plan[i].r, &g->plan[i], out->logits);
+    for (uint32_t i = 0; i < s->n_plan; i++)
+        if (s->plan[i].r) lm_request_progress(s->plan[i].r, s->plan[i].end);
+    for (uint32_t i = 0; i < s->n_plan; i++)
+        if (s->plan[i].r && s->plan[i].r->state == LM_ACTIVE) lm_request_rows(s->plan[i].r, &s->plan[i], out->logits);
 }
 
 void lm_generator_set_chunk(struct lm_generator *g, uint32_t chunk)
@@ -338,38 +390,76 @@ void lm_generator_set_chunk(struct lm_generator *g, uint32_t chunk)
     g->chunk = chunk < 1 ? 1 : chunk > g->o.chunk ? g->o.chunk : chunk;
 }
 
-static void fail(struct lm_generator *g, const char *why)
+static void fail(struct lm_generator *g, struct step *s)
 {
-    for (uint32_t i = 0; i < g->n_plan; i++) lm_request_end(g->plan[i].r, LM_FINISH_ERROR, why);
+    static const char why[] = "the model failed";
+    for (uint32_t i = 0; i < s->n_plan; i++)
+        if (s->plan[i].r) lm_request_end(s->plan[i].r, LM_FINISH_ERROR, why);
     if (g->o.keep_others) return;
     while (g->n_active) lm_request_end(g->active[g->n_active - 1], LM_FINISH_ERROR, why);
     while (g->waiting) lm_request_end(g->waiting, LM_FINISH_ERROR, why);
 }
 
-int lm_generator_step(struct lm_generator *g, bool *more, struct infr_status *st)
+static int run_now(struct lm_generator *g, struct infr_status *st)
 {
     struct lm_output out = {0};
+    int code = g->model->forward(g->model, &g->now.batch, &out, st);
+    if (code) fail(g, &g->now);
+    else finish(g, &g->now, &out);
+    step_clear(&g->now);
+    return code;
+}
+
+/* The plan is taken away before its rows are used: what they do may plan anew. */
+static int run_apart(struct lm_generator *g, double until_s, struct infr_status *st)
+{
+    struct lm_output out = {0};
+    bool done;
+    int code = g->model->advance(g->model, g->begun ? NULL : &g->apart.batch, (uint64_t)(until_s * 1e9), &done, &out, st);
+    g->begun = true;
+    if (!code && !done) return INFR_OK;
+    if (code) fail(g, &g->apart);
+    else finish(g, &g->apart, &out);
+    drop_apart(g);
+    return code;
+}
+
+int lm_generator_step(struct lm_generator *g, bool *more, struct infr_status *st)
+{
+    int code = INFR_OK;
     end_cancelled(g);
     admit(g);
-    lm_batch_clear(&g->batch);
-    g->n_plan = 0;
+    double before = g->clock ? g->clock() : 0;
     plan_answers(g);
-    g->counts.step_answers = g->n_plan;
-    plan_prompts(g);
-    g->counts.step_tokens = g->batch.n_tokens;
+    g->counts.step_answers = g->now.n_plan;
+    bool answers = g->now.n_plan;
+    if (!g->clock) plan_prompts(g, &g->now);
+    else if (!g->apart.n_plan) plan_apart(g);
+    g->counts.step_tokens = g->now.batch.n_tokens;
+    g->counts.step_apart = g->apart.batch.n_tokens;
+    if (g->now.n_plan || g->apart.n_plan) g->counts.steps++;
+    if (g->now.n_plan) code = run_now(g, st);
+    double after = g->clock ? g->clock() : 0;
+    g->counts.answers_s = answers ? after - before : 0;
+    if (!code && g->apart.n_plan && g->clock && (!answers || g->slice_s > 0)) code = run_apart(g, after + (answers ? g->slice_s : LONGEST_S), st);
     *more = g->n_active || g->waiting;
-    if (!g->n_plan) return INFR_OK;
-    int code = g->model->forward(g->model, &g->batch, &out, st);
-    if (code) {
-        fail(g, "the model failed");
-        *more = g->n_active || g->waiting;
-        return code;
+    return code;
+}
+
+bool lm_generator_set_slice(struct lm_generator *g, double seconds, double (*clock)(void))
+{
+    struct infr_status st;
+    uint32_t P = g->model->page_tokens, n = g->o.chunk / P + 2 * g->o.max_seqs + 2;
+    if (clock && !g->model->advance) return false;
+    if (clock && !g->pinned) { /* memory for it; without, it is not done */
+        uint32_t width = (g->o.n_ctx + P - 1) / P, most = g->o.chunk > g->o.max_seqs ? g->o.chunk : g->o.max_seqs + 1;
+        if (!g->apart.plan && step_init(g, &g->apart, most, width, &st)) return false;
+        g->pinned = malloc(n * sizeof *g->pinned);
+        if (!g->pinned) return false;
     }
-    g->counts.steps++;
-    g->counts.tokens_computed += g->batch.n_tokens;
-    finish_step(g, &out);
-    *more = g->n_active || g->waiting;
-    return INFR_OK;
+    if (!clock && g->apart.n_plan) drop_apart(g);
+    g->slice_s = seconds, g->clock = clock;
+    return true;
 }
 
 int lm_generator_run(struct lm_generator *g, struct infr_status *st)

@@ -132,6 +132,12 @@ void lm_request_destroy(struct lm_request *r);
 
 /* Tokens a step at most from now on: 1 to the options' chunk. Results do not depend on it. */
 void lm_generator_set_chunk(struct lm_generator *g, uint32_t chunk);
+/*
+ * From now on a step calls the model for the next tokens of answers alone, then lets it work for `seconds` on a batch of prompts, which
+ * goes on with the next step; longer where there are no answers. clock: seconds, CLOCK_MONOTONIC's for a real model; NULL: answers and
+ * prompts are one batch, as from the beginning. Results do not depend on it. False, with nothing changed: the model does batches whole.
+ */
+bool lm_generator_set_slice(struct lm_generator *g, double seconds, double (*clock)(void));
 /* One call of the model. *more false: there is nothing left to do. An error ends all requests, or
  * with keep_others those that the call was for (LM_FINISH_ERROR). */
 int lm_generator_step(struct lm_generator *g, bool *more, struct infr_status *st);
@@ -151,7 +157,9 @@ struct lm_counts {
     uint64_t steps, tokens_computed, preemptions, slides;
     uint64_t drafted, jumped; /* tokens that grammars forced: tried in a step; that needed none */
     uint32_t running, waiting;
-    uint32_t step_tokens, step_answers; /* of the last step: all tokens; those of answers */
+    uint32_t step_tokens, step_answers; /* of the last step: all tokens, but those of prompts apart; those of answers */
+    uint32_t step_apart;                /* tokens of the batch of prompts apart that was under way in it */
+    double answers_s;                   /* with prompts apart, of the last step: what the answers took */
 };
 void lm_generator_get_counts(const struct lm_generator *g, struct lm_counts *out);
 

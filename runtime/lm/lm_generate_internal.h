@@ -40,15 +40,24 @@ struct entry {
     uint32_t begin, end, rows_from, first_row;
 };
 
+/* A batch and whose it is. */
+struct step {
+    struct lm_batch batch;
+    struct entry *plan; /* [max_seqs] */
+    uint32_t n_plan;
+};
+
 struct lm_generator {
     struct lm_model *model;
     const struct tok *tok;
     struct lm_generator_options o;
     struct lm_pages *pages;
-    struct lm_batch batch;
+    struct step now;
+    struct step apart;  /* prompts in a batch of their own that goes on over steps; a request that left it is NULL there */
+    bool begun;         /* the model has seen that batch */
+    uint32_t *pinned, n_pinned; /* the pages it writes, which stay held until it ends */
+    double slice_s, (*clock)(void); /* clock NULL: answers and prompts are one batch */
     struct lm_draw *draw;
-    struct entry *plan; /* [max_seqs] */
-    uint32_t n_plan;
     struct lm_request **active; /* [max_seqs], in order of turn */
     uint32_t n_active, n_waiting;
     uint32_t chunk; /* at most the options' */

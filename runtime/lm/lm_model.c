@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "runtime/engine.h"
+#include "runtime/session.h"
 #include "runtime/status.h"
 
 enum { TOKENS, POSITIONS, SEQ_OF, SLOTS, PAGE_TABLE, LOGIT_ROWS, N_NAMED };
@@ -26,7 +26,7 @@ static const struct {
 
 struct engine_model {
     struct lm_model m;
-    struct infr_session *s;
+    struct infr_session *s, *parts; /* parts: of batches that pause; NULL until there is one */
     struct infr_tensor *in, *out;
     uint32_t n_in, n_out;
     bool *is_state;              /* [n_in] */
@@ -42,6 +42,7 @@ static void destroy(struct lm_model *m)
     for (uint32_t i = 0; x->in && x->is_state && i < x->n_in; i++)
         if (x->is_state[i] && x->in[i].data) munmap(x->in[i].data, x->in[i].bytes);
     infr_session_destroy(x->s);
+    infr_session_destroy(x->parts);
     free(x->in);
     free(x->out);
     free(x->is_state);
@@ -146,12 +147,9 @@ static void set_page_table(struct engine_model *x, const struct lm_batch *b)
         INFR_I32, 2, {b->n_seqs, b->width}, b->page_table, 4ull * b->n_seqs * b->width};
 }
 
-static int forward(struct lm_model *m, const struct lm_batch *b, struct lm_output *out,
-                   struct infr_status *st)
+static int run_batch(struct engine_model *x, struct infr_session *s, const struct lm_batch *b, struct infr_status *st)
 {
-    struct engine_model *x = (struct engine_model *)m;
     bool dummy = b->n_rows < x->least_rows; /* nobody looks at that row */
-    *out = (struct lm_output){0};
     set_input(x, TOKENS, b->n_tokens, b->tokens);
     set_input(x, POSITIONS, b->n_tokens, b->positions);
     set_input(x, SEQ_OF, b->n_tokens, b->seq_of);
@@ -159,11 +157,39 @@ static int forward(struct lm_model *m, const struct lm_batch *b, struct lm_outpu
     set_input(x, LOGIT_ROWS, dummy ? 1 : b->n_rows, dummy ? &x->zero : b->logit_rows);
     set_page_table(x, b);
     for (uint32_t i = 0; i < x->n_out; i++) x->out[i].data = NULL; /* the session's memory */
-    int code = infr_session_run(x->s, x->in, x->out, st);
-    if (code) return code;
+    return infr_session_run(s, x->in, x->out, st);
+}
+
+static void set_output(const struct engine_model *x, struct lm_output *out)
+{
     if (x->logits != INFR_NONE) out->logits = x->out[x->logits].data;
     if (x->embeddings != INFR_NONE) out->embeddings = x->out[x->embeddings].data;
-    return INFR_OK;
+}
+
+static int forward(struct lm_model *m, const struct lm_batch *b, struct lm_output *out,
+                   struct infr_status *st)
+{
+    struct engine_model *x = (struct engine_model *)m;
+    *out = (struct lm_output){0};
+    int code = run_batch(x, x->s, b, st);
+    if (!code) set_output(x, out);
+    return code;
+}
+
+static int advance(struct lm_model *m, const struct lm_batch *b, uint64_t until, bool *done, struct lm_output *out,
+                   struct infr_status *st)
+{
+    struct engine_model *x = (struct engine_model *)m;
+    int code = x->parts ? INFR_OK : infr_session_create(x->s->e, &x->parts, st);
+    *out = (struct lm_output){0};
+    *done = false;
+    if (code) return code;
+    x->parts->until = until;
+    code = b ? run_batch(x, x->parts, b, st) : rt_session_go_on(x->parts, x->out, st);
+    if (code == RT_PAUSED) return INFR_OK;
+    *done = true;
+    if (!code) set_output(x, out);
+    return code;
 }
 
 int lm_model_set_pages(struct lm_model *m, uint32_t n_pages, struct infr_status *st)
@@ -217,6 +243,7 @@ int lm_model_open(struct infr_engine *e, const struct infr_text_header *h, struc
                              .causal = h->flags & INFR_TEXT_CAUSAL,
                              .pooling = (enum infr_text_pooling)h->pooling,
                              .forward = forward,
+                             .advance = e->device ? NULL : advance,
                              .destroy = destroy};
     int code = open_steps(x, e, h, st);
     if (code) {

@@ -26,6 +26,13 @@ struct lm_model {
     /* Runs the batch; the output's memory is the model's and holds until the next call. */
     int (*forward)(struct lm_model *m, const struct lm_batch *b, struct lm_output *out,
                    struct infr_status *st);
+    /*
+     * The same in parts, with forward in between: begins with b, or goes on (b is NULL) with the batch of the call before, until the
+     * clock (ns of CLOCK_MONOTONIC; 0: to the end). *done: the output is there; else the batch and the pages it writes must stay as they
+     * are until it is, or until another one is begun, which drops it. NULL: the model does batches whole.
+     */
+    int (*advance)(struct lm_model *m, const struct lm_batch *b, uint64_t until, bool *done, struct lm_output *out,
+                   struct infr_status *st);
     void (*destroy)(struct lm_model *m);
 };
 

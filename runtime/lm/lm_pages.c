@@ -384,6 +384,21 @@ void lm_seq_commit(struct lm_pages *p, struct lm_seq *s, uint32_t end)
     }
 }
 
+uint32_t lm_seq_pin(struct lm_pages *p, const struct lm_seq *s, uint32_t begin, uint32_t end, uint32_t *pages)
+{
+    uint32_t n = 0;
+    for (uint32_t i = begin / p->o.page_tokens; begin < end && i <= (end - 1) / p->o.page_tokens; i++) {
+        hold(p, s->page_of[i]);
+        pages[n++] = s->page_of[i];
+    }
+    return n;
+}
+
+void lm_pages_unpin(struct lm_pages *p, const uint32_t *pages, uint32_t n)
+{
+    while (n) unhold(p, pages[--n]);
+}
+
 void lm_seq_release(struct lm_pages *p, struct lm_seq *s)
 {
     for (uint32_t i = s->n_pages; i-- > s->first_page;) unhold(p, s->page_of[i]);

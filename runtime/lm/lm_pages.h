@@ -103,6 +103,12 @@ void lm_seq_commit(struct lm_pages *p, struct lm_seq *s, uint32_t end);
 /* Drops tokens from n on. Computed positions may have to be computed again: n_computed says from
  * where. */
 void lm_seq_cut(struct lm_pages *p, struct lm_seq *s, uint32_t n);
+/*
+ * Holds the pages that positions [begin, end) lie in once more, whatever becomes of the sequence: somebody writes to them. Their numbers
+ * go to pages[], at most (end - begin) / page_tokens + 2; returns how many. lm_pages_unpin ends it.
+ */
+uint32_t lm_seq_pin(struct lm_pages *p, const struct lm_seq *s, uint32_t begin, uint32_t end, uint32_t *pages);
+void lm_pages_unpin(struct lm_pages *p, const uint32_t *pages, uint32_t n);
 /* Gives all pages back. Keeps the tokens: with lm_seq_search the sequence can be computed again. */
 void lm_seq_release(struct lm_pages *p, struct lm_seq *s);
 

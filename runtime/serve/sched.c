@@ -8,7 +8,7 @@
 #include "runtime/status.h"
 
 enum { MOST_SIZES = 1025, FORGOTTEN = 300, DOUBTED = 8 /* steps after which a size is tried again */ };
-static const double CURIOSITY = 1.25;
+static const double CURIOSITY = 1.25, LEAST_SLICE = 0.25;
 
 struct share {
     uint64_t client, got; /* got: tokens, from a common beginning */
@@ -18,7 +18,7 @@ struct share {
 /* Steps of so many tokens. */
 struct size {
     double alone_s; /* of answers alone; 0: none yet */
-    double s;       /* of answers and prompts */
+    double s;       /* of answers and prompts; where prompts are apart, of the answers beside one */
     double least;   /* scratch: of the known ones from here on */
     uint64_t at;    /* the last one */
 };
@@ -37,6 +37,7 @@ struct sched {
     struct size *doubtful; /* the one size that took too long, so far; or NULL */
     double most;           /* seconds that a step may take */
     uint32_t n_sizes, budget;
+    bool apart; /* prompts are computed in slices of time */
     uint64_t steps;
     struct sched_counts counts;
 };
@@ -51,7 +52,8 @@ int sched_create(struct lm_generator *g, const struct sched_options *o, struct s
     s->n_shares = o->max_queue + o->max_running;
     s->running = calloc(2 * (size_t)o->max_running, sizeof *s->running);
     s->shares = calloc(s->n_shares, sizeof *s->shares);
-    s->n_sizes = o->chunk < MOST_SIZES ? o->chunk + 1 : MOST_SIZES;
+    uint32_t most = o->chunk > o->max_running ? o->chunk : o->max_running;
+    s->n_sizes = most < MOST_SIZES ? most + 1 : MOST_SIZES;
     s->sizes = calloc(s->n_sizes, sizeof *s->sizes);
     if (!s->running || !s->shares || !s->sizes) {
         sched_destroy(s);
@@ -316,14 +318,43 @@ static void learn(struct sched *s, double seconds)
     struct lm_counts c;
     lm_generator_get_counts(s->g, &c);
     s->steps++;
+    if (s->apart) {
+        struct size *x = &s->sizes[c.step_tokens < s->n_sizes ? c.step_tokens : s->n_sizes - 1];
+        if (c.step_answers) blend(c.step_apart ? &x->s : &x->alone_s, c.answers_s);
+        return;
+    }
     if (!c.step_answers || c.step_tokens >= s->n_sizes) return;
     struct size *x = &s->sizes[c.step_tokens];
     if (c.step_answers == c.step_tokens) blend(&x->alone_s, seconds);
     else learn_size(s, x, seconds);
 }
 
+/* Seconds that so many answers take alone, or beside prompts, by those that were measured; 0: none was. */
+static double seconds_of(const struct sched *s, uint32_t answers, bool beside)
+{
+    uint32_t k = answers < s->n_sizes ? answers : s->n_sizes - 1, last = s->n_sizes - 1;
+    for (uint32_t i = 0; i <= last; i++) { /* the next smaller one, else the next larger one */
+        uint32_t n = i <= k ? k - i : i;
+        double t = beside ? s->sizes[n].s : s->sizes[n].alone_s;
+        if (n && t > 0) return n < answers ? t * answers / n : t;
+    }
+    return 0;
+}
+
 /*
- * So many tokens, answers and prompts together, that prompts get on fastest while the step takes no
+ * What prompts get of a step, so that it takes `stretch` times what the answers take alone. Beside a prompt they take longer (the caches
+ * hold less of the weights); a quarter of that is the least, so that prompts get on.
+ */
+static double slice_of(const struct sched *s, uint32_t answers)
+{
+    double alone = seconds_of(s, answers, false), beside = seconds_of(s, answers, true);
+    if (!(beside > 0)) beside = alone;
+    if (!(alone > 0) || alone > beside) alone = beside;
+    return fmax(s->o.stretch * alone - beside, LEAST_SLICE * beside);
+}
+
+/*
+ * For models that do batches whole: so many tokens, answers and prompts together, that prompts get on fastest while the step takes no
  * longer than `stretch` times what the answers alone take. Times are measured for each size, as kernels
  * have sizes that suit them (the time of a step jumps where a kernel of more rows takes over). No size
  * takes longer than a larger one: where it seems to, something held up its step, and the larger one's time
@@ -332,10 +363,9 @@ static void learn(struct sched *s, double seconds)
  */
 static uint32_t best_size(struct sched *s, uint32_t answers)
 {
-    uint32_t best = answers + 1, k = answers;
-    while (k && !(s->sizes[k].alone_s > 0)) k--;
-    if (!k) return answers + (s->steps & 1); /* to be measured: steps without prompts */
-    double t = s->sizes[k].alone_s * answers / k, rate = 0, least = INFINITY;
+    uint32_t best = answers + 1;
+    double t = seconds_of(s, answers, false), rate = 0, least = INFINITY;
+    if (!(t > 0)) return answers + (s->steps & 1); /* to be measured: steps without prompts */
     s->most = s->o.stretch * t;
     for (uint32_t n = s->n_sizes - 1; n > answers; n--) {
         struct size *x = &s->sizes[n];
@@ -357,9 +387,11 @@ static uint32_t best_size(struct sched *s, uint32_t answers)
 static void set_budget(struct sched *s)
 {
     uint32_t answers = 0;
+    bool bound = s->o.stretch > 1;
     for (uint32_t i = 0; i < s->n_running; i++) answers += s->running[i]->first_token > 0;
     s->budget = s->o.chunk;
-    if (answers && s->o.stretch > 1 && answers + 1 < s->n_sizes) s->budget = best_size(s, answers);
+    s->apart = bound && lm_generator_set_slice(s->g, slice_of(s, answers), s->clock);
+    if (!s->apart && answers && bound && answers + 1 < s->n_sizes) s->budget = best_size(s, answers);
     if (s->budget > s->o.chunk) s->budget = s->o.chunk;
     lm_generator_set_chunk(s->g, s->budget);
 }

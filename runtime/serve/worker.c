@@ -188,8 +188,9 @@ static void count_step(struct worker *w, double seconds)
     struct worker_counts *c = &w->counts;
     if (w->sched) {
         sched_get_counts(w->sched, &c->sched);
-        bool prompt = c->sched.generator.step_tokens > c->sched.generator.step_answers;
-        *(prompt ? &c->prompt_s : &c->answer_s) += seconds;
+        const struct lm_counts *n = &c->sched.generator;
+        double answers = n->answers_s > 0 ? n->answers_s : n->step_answers && n->step_tokens == n->step_answers ? seconds : 0;
+        c->answer_s += answers, c->prompt_s += seconds - answers;
         c->sched.refused = w->refused;
     }
     c->busy_s += seconds;

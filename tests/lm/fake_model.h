@@ -20,6 +20,10 @@ struct fake_model {
     uint64_t calls;
     uint32_t most_rows, most_tokens;
     int fail_at; /* call number that fails; 0: none */
+    /* Batches in parts (fake_in_parts): so many tokens a call reach the cache, the rest waits. */
+    uint32_t per_part, at;
+    const struct lm_batch *parted;
+    float *parted_logits;
 };
 
 static inline uint64_t fake_mix(uint64_t h, uint64_t x)
@@ -46,11 +50,31 @@ static inline void fake_logits(const struct lm_model *m, const uint32_t *tokens,
     fake_row(h, m->vocab, out);
 }
 
+static inline void fake_write(struct fake_model *f, const struct lm_batch *b, uint32_t begin, uint32_t end)
+{
+    for (uint32_t t = begin; t < end; t++)
+        f->cache[b->slots[t]] = (uint64_t)b->positions[t] << 32 | (uint32_t)b->tokens[t];
+}
+
+static inline void fake_rows(const struct fake_model *f, const struct lm_batch *b, float *logits)
+{
+    const struct lm_model *m = &f->m;
+    uint32_t P = m->page_tokens;
+    for (uint32_t row = 0; row < b->n_rows; row++) {
+        int32_t t = b->logit_rows[row], at = b->positions[t];
+        const int32_t *table = b->page_table + (size_t)b->seq_of[t] * b->width;
+        int32_t from = m->window && at >= (int32_t)m->window ? at - (int32_t)m->window + 1 : 0;
+        uint64_t h = 1;
+        for (int32_t i = from; i <= at; i++)
+            h = fake_mix(h, f->cache[(size_t)table[i / (int32_t)P] * P + (uint32_t)i % P]);
+        fake_row(h, m->vocab, logits + (size_t)row * m->vocab);
+    }
+}
+
 static inline int fake_forward(struct lm_model *m, const struct lm_batch *b, struct lm_output *out,
                                struct infr_status *st)
 {
     struct fake_model *f = (struct fake_model *)m;
-    uint32_t P = m->page_tokens;
     (void)st;
     if (f->fail_at && (int)++f->calls == f->fail_at) return INFR_ENVIRONMENT;
     if (b->n_rows > f->most_rows) {
@@ -59,18 +83,30 @@ static inline int fake_forward(struct lm_model *m, const struct lm_batch *b, str
         f->logits = malloc((size_t)b->n_rows * m->vocab * sizeof *f->logits);
     }
     if (b->n_tokens > f->most_tokens) f->most_tokens = b->n_tokens;
-    for (uint32_t t = 0; t < b->n_tokens; t++)
-        f->cache[b->slots[t]] = (uint64_t)b->positions[t] << 32 | (uint32_t)b->tokens[t];
-    for (uint32_t row = 0; row < b->n_rows; row++) {
-        int32_t t = b->logit_rows[row], at = b->positions[t];
-        const int32_t *table = b->page_table + (size_t)b->seq_of[t] * b->width;
-        int32_t from = m->window && at >= (int32_t)m->window ? at - (int32_t)m->window + 1 : 0;
-        uint64_t h = 1;
-        for (int32_t i = from; i <= at; i++)
-            h = fake_mix(h, f->cache[(size_t)table[i / (int32_t)P] * P + (uint32_t)i % P]);
-        fake_row(h, m->vocab, f->logits + (size_t)row * m->vocab);
-    }
+    fake_write(f, b, 0, b->n_tokens);
+    fake_rows(f, b, f->logits);
     out->logits = f->logits;
+    return INFR_OK;
+}
+
+/* The whole batch where there is no time to stop at. */
+static inline int fake_advance(struct lm_model *m, const struct lm_batch *b, uint64_t until, bool *done, struct lm_output *out,
+                               struct infr_status *st)
+{
+    struct fake_model *f = (struct fake_model *)m;
+    (void)st;
+    if (b) f->parted = b, f->at = 0;
+    *done = false;
+    if (f->fail_at && (int)++f->calls == f->fail_at) return INFR_ENVIRONMENT;
+    uint32_t n = f->parted->n_tokens, end = until && n - f->at > f->per_part ? f->at + f->per_part : n;
+    fake_write(f, f->parted, f->at, end);
+    f->at = end;
+    if (end < n) return INFR_OK;
+    free(f->parted_logits);
+    f->parted_logits = malloc((size_t)(f->parted->n_rows + 1) * m->vocab * sizeof(float));
+    fake_rows(f, f->parted, f->parted_logits);
+    out->logits = f->parted_logits;
+    *done = true;
     return INFR_OK;
 }
 
@@ -86,8 +122,15 @@ static inline void fake_init(struct fake_model *f, uint32_t vocab, uint32_t n_pa
     f->cache = calloc((size_t)n_pages * page_tokens, sizeof *f->cache);
 }
 
+static inline void fake_in_parts(struct fake_model *f, uint32_t tokens)
+{
+    f->m.advance = fake_advance;
+    f->per_part = tokens;
+}
+
 static inline void fake_deinit(struct fake_model *f)
 {
+    free(f->parted_logits);
     free(f->cache);
     free(f->logits);
 }

@@ -99,18 +99,20 @@ def opened(rate, seconds):
 
 
 def stall(words):
+    """One answer that goes on until the prompt is computed; alone it has 600 tokens."""
     r = random.Random(7)
+    text = prompt(r, 20)
 
-    def victim(n):
+    def answer(n, stop=lambda: False):
         times = []
-        ask(prompt(r, 20), n, times)
+        ask(text, n, times, stop)
         return [b - a for a, b in zip(times, times[1:])]
 
-    alone = victim(200)
+    alone = answer(600)
     begin, solo = time.monotonic(), []
     ask(prompt(r, words), 1, solo)
     solo_s = solo[0] - begin
-    beside, long_s = [], [0.0]
+    long_s = [0.0]
 
     def long_prompt():
         time.sleep(0.3)
@@ -120,13 +122,11 @@ def stall(words):
 
     thread = threading.Thread(target=long_prompt)
     thread.start()
-    times = []
-    ask(prompt(r, 20), 1500, times, lambda: long_s[0] > 0)
+    beside = answer(7000, lambda: long_s[0] > 0)[50:]  # those before it came
     thread.join()
-    beside = [b - a for a, b in zip(times, times[1:])]
     print(json.dumps({"words": words, "alone_ms_p50": round(1e3 * percentile(alone, 0.5), 2), "alone_ms_p99": round(1e3 * percentile(alone, 0.99), 2),
                       "beside_ms_p50": round(1e3 * percentile(beside, 0.5), 2), "beside_ms_p99": round(1e3 * percentile(beside, 0.99), 2),
-                      "prefill_alone_s": round(solo_s, 2), "prefill_beside_s": round(long_s[0], 2)}))
+                      "prefill_alone_s": round(solo_s, 2), "prefill_beside_s": round(long_s[0], 2), "prefill_share": round(solo_s / long_s[0], 2)}))
 
 
 if WHAT == "closed":

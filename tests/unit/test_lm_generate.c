@@ -16,6 +16,9 @@
 enum { P = 8, N_PROMPTS = 16, MOST_TOKENS = 60, CTX = 256 };
 
 static struct fixture fx;
+static uint32_t per_part; /* of the generators made: prompts are computed apart, so many tokens a step; 0: together with answers */
+
+static double read_clock(void) { return 1; }
 
 struct answer {
     uint32_t tokens[CTX];
@@ -56,7 +59,9 @@ static struct lm_generator *make(struct fake_model *f, uint32_t n_ctx, uint32_t 
     struct lm_generator_options o = {n_ctx, max_seqs, chunk, 99, no_sharing, false};
     struct lm_generator *g;
     struct infr_status st;
+    if (per_part) fake_in_parts(f, per_part);
     if (lm_generator_create(&f->m, &fx.tok, &o, &g, &st)) fail_msg("%s", st.note);
+    assert_int_equal(lm_generator_set_slice(g, 1, read_clock), per_part > 0);
     return g;
 }
 
@@ -209,16 +214,94 @@ static void test_matrix(void **state)
         fake_init(&f, N_VOCAB, CTX / P, P, windows[w]);
         for (uint32_t i = 0; i < N_PROMPTS; i++) reference(&f.m, i, &want[w][i]);
         fake_deinit(&f);
-        for (int b = 0; b < 3; b++)
+        for (int b = 0; b < 6; b++)
             for (int c = 0; c < 4; c++)
                 for (int s = 0; s < 2; s++) {
-                    cell(batches[b], chunks[c], s, 0, windows[w], 400, &roomy);
-                    cell(batches[b], chunks[c], s, 23, windows[w], 400, &roomy);
-                    cell(batches[b], chunks[c], s, 0, windows[w], CTX / P, &tight);
+                    per_part = b < 3 ? 0 : (uint32_t)(3 * c + s + 1);
+                    cell(batches[b % 3], chunks[c], s, 0, windows[w], 400, &roomy);
+                    cell(batches[b % 3], chunks[c], s, 23, windows[w], 400, &roomy);
+                    cell(batches[b % 3], chunks[c], s, 0, windows[w], CTX / P, &tight);
                 }
     }
+    per_part = 0;
     assert_int_equal(roomy, 0);
     assert_true(tight > 0);
+}
+
+/*
+ * A prompt that is under way when its request goes: what is still written of it may not reach pages that others have by then. The pool
+ * holds little more than the two that stay, and others come and go at every point of a batch of 60 tokens.
+ */
+static void test_prompts_that_leave(void **state)
+{
+    (void)state;
+    for (uint32_t at = 0; at < 14; at++)
+        for (int sharing = 0; sharing < 2; sharing++) {
+            struct fake_model f;
+            struct lm_request *r[4];
+            static struct answer got[4];
+            struct lm_request_desc d;
+            struct infr_status st;
+            bool more = true;
+            per_part = 5;
+            fake_init(&f, N_VOCAB, CTX / P + 12, P, 0);
+            struct lm_generator *g = make(&f, CTX, 3, 64, !sharing);
+            describe(1, &d);
+            r[0] = submit(g, &d, &got[0]);
+            for (int i = 0; i < 6; i++) lm_generator_step(g, &more, &st); /* an answer that goes on */
+            describe(12, &d);
+            r[1] = submit(g, &d, &got[1]);
+            describe(7, &d);
+            r[2] = submit(g, &d, &got[2]); /* in one batch with the one that leaves */
+            for (uint32_t i = 0; i < at; i++) lm_generator_step(g, &more, &st);
+            if (at % 2) lm_request_cancel(r[1]);
+            lm_request_destroy(r[1]);
+            describe(9, &d);
+            r[1] = submit(g, &d, &got[3]);
+            run(g);
+            same(&got[0], &want[0][1]);
+            same(&got[2], &want[0][7]);
+            same(&got[3], &want[0][9]);
+            close_all(g, r, 3);
+            fake_deinit(&f);
+        }
+    per_part = 0;
+}
+
+/* Answers go on at every step while a prompt is under way, and the prompt gets its part of each. */
+static void test_apart(void **state)
+{
+    (void)state;
+    struct fake_model f;
+    struct lm_request *r[2];
+    static struct answer got[2];
+    struct lm_request_desc d;
+    struct infr_status st;
+    bool more;
+    per_part = 10;
+    fake_init(&f, N_VOCAB, 400, P, 0);
+    struct lm_generator *g = make(&f, CTX, 2, 512, true);
+    describe(1, &d);
+    d.ignore_eos = true;
+    r[0] = submit(g, &d, &got[0]);
+    lm_generator_step(g, &more, &st);
+    describe(15, &d);
+    r[1] = submit(g, &d, &got[1]);
+    uint32_t n = got[0].n, steps = 0;
+    while (!got[1].n) {
+        struct lm_counts c;
+        lm_generator_step(g, &more, &st);
+        lm_generator_get_counts(g, &c);
+        assert_int_equal(got[0].n, n + ++steps);
+        assert_int_equal(c.step_answers, 1);
+        assert_int_equal(c.step_apart, prompt_n[15]);
+    }
+    assert_int_equal(steps, (prompt_n[15] + 9) / 10);
+    run(g);
+    same(&got[1], &want[0][15]);
+    close_all(g, r, 2);
+    fake_deinit(&f);
+    per_part = 0;
 }
 
 /* ---- ends ---- */
@@ -669,7 +752,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matrix),
+        cmocka_unit_test(test_matrix), cmocka_unit_test(test_prompts_that_leave), cmocka_unit_test(test_apart),
         cmocka_unit_test(test_stops),
         cmocka_unit_test(test_eos),
         cmocka_unit_test(test_half_character),

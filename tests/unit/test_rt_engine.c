@@ -92,6 +92,52 @@ static void test_runs(void **state)
     }
 }
 
+/* Stopped wherever that is possible, with whole runs of another session in between, the results are the same. */
+static void test_pauses(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 3, 64, 1000};
+    for (int threads = 1; threads <= 4; threads++) {
+        struct infr_engine *e = open_plan(&plan, threads);
+        struct infr_session *a, *b;
+        assert_int_equal(infr_session_create(e, &a, NULL), 0);
+        assert_int_equal(infr_session_create(e, &b, NULL), 0);
+        for (int i = 0; i < 10; i++) {
+            int64_t n = sizes[i / 2];
+            unsigned char flip = (unsigned char)(i % 2);
+            struct infr_tensor in[2], out[5] = {{0}};
+            struct infr_status st;
+            float x[MOST * 3];
+            int pauses = 0, code;
+            expect(n);
+            memcpy(x, x_data, sizeof x);
+            fill_inputs(in, n, &flip);
+            in[0].data = x;
+            a->until = 1; /* long ago */
+            for (code = infr_session_run(a, in, out, &st); code == RT_PAUSED; code = rt_session_go_on(a, out, &st)) {
+                pauses++;
+                run_and_check(b, 1 + (i * 37 + pauses) % 90, !flip);
+            }
+            assert_int_equal(code, INFR_OK);
+            assert_true(pauses >= (n >= 64 ? 4 : 1));
+            double sum = expect(n);
+            assert_memory_equal(out[0].data, want_y, (size_t)n * 16);
+            assert_true(*(float *)out[1].data == (float)sum);
+            for (int64_t k = 0; k < 4 * n; k++) {
+                float v = want_y[4 * n - 1 - k];
+                assert_true(((float *)out[2].data)[k] == (flip ? -v : v));
+            }
+            assert_int_equal(rt_session_go_on(a, out, &st), INFR_BAD_INPUT);
+            assert_int_equal(infr_session_run(a, in, out, &st), RT_PAUSED);
+            a->until = 0;
+            run_and_check(a, n, flip); /* another run drops the paused one */
+        }
+        infr_session_destroy(a);
+        infr_session_destroy(b);
+        infr_engine_close(e);
+    }
+}
+
 static void test_two_sessions(void **state)
 {
     (void)state;
@@ -541,7 +587,8 @@ int main(int argc, char **argv)
         return !f || fwrite(&plan, sizeof plan, 1, f) != 1 || fclose(f);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs),        cmocka_unit_test(test_two_sessions),
+        cmocka_unit_test(test_runs),        cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_two_sessions),
         cmocka_unit_test(test_own_outputs), cmocka_unit_test(test_contract),
         cmocka_unit_test(test_checks),      cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_optional),    cmocka_unit_test(test_longer_rows),

@@ -77,6 +77,20 @@ static int slow_forward(struct lm_model *m, const struct lm_batch *b, struct lm_
     return fake_forward(m, b, out, st);
 }
 
+/* As many tokens as fit until then, one at least. */
+static int slow_advance(struct lm_model *m, const struct lm_batch *b, uint64_t until, bool *done, struct lm_output *out,
+                        struct infr_status *st)
+{
+    struct fake_model *f = (struct fake_model *)m;
+    double fit = ((double)until * 1e-9 - now) / per_token;
+    uint32_t left = b ? b->n_tokens : f->parted->n_tokens - f->at;
+    f->per_part = fit < 1 ? 1 : fit < left ? (uint32_t)fit : left;
+    now += per_token * f->per_part;
+    return fake_advance(m, b, 1, done, out, st);
+}
+
+static bool apart; /* what benches do with prompts from now on */
+
 struct bench {
     struct fake_model f;
     struct lm_generator *g;
@@ -92,6 +106,7 @@ static void begin(struct bench *b, uint32_t pages, uint32_t max_running, uint32_
     struct infr_status st;
     fake_init(&b->f, N_VOCAB, pages, P, 0);
     b->f.m.forward = slow_forward;
+    if (apart) b->f.m.advance = slow_advance;
     if (lm_generator_create(&b->f.m, &fx.tok, &go, &b->g, &st)) fail_msg("%s", st.note);
     if (sched_create(b->g, &so, &b->s, &st)) fail_msg("%s", st.note);
     now = 1000, ends = 0, per_call = 0.01, per_token = 0.001;
@@ -135,10 +150,11 @@ static void test_same_answers_in_a_crowd(void **state)
     (void)state;
     static const uint32_t chunks[] = {1, 7, 64}, places[] = {1, 3, 8};
     static struct test_job jobs[24];
-    for (uint32_t x = 0; x < 9; x++)
+    for (uint32_t x = 0; x < 18; x++)
         for (uint32_t tight = 0; tight < 2; tight++) {
             struct bench b;
-            begin(&b, tight ? CTX / P + 4 : 400, places[x % 3], 100, chunks[x / 3], 2);
+            apart = x >= 9;
+            begin(&b, tight ? CTX / P + 4 : 400, places[x % 3], 100, chunks[x / 3 % 3], 2);
             for (uint32_t i = 0; i < 24; i++) {
                 make_job(&jobs[i], i, 3 + i * 5, 10 + i % 7);
                 jobs[i].job.client = i % 3;
@@ -157,6 +173,7 @@ static void test_same_answers_in_a_crowd(void **state)
             sched_get_counts(b.s, &c);
             assert_int_equal(c.generated_tokens, 24 * 10 + 3 * 21 + 0 + 1 + 2);
             finish(&b);
+            apart = false;
         }
 }
 
@@ -402,6 +419,52 @@ static void test_budget_outlives_a_long_step(void **state)
     }
 }
 
+/*
+ * Prompts in slices. An answer's step takes 10 ms alone and 15 beside a prompt: at a stretch of 3 a step has 30 ms, of which 15 are the
+ * prompt's, 30 tokens of half a millisecond.
+ */
+static void test_slices(void **state)
+{
+    (void)state;
+    struct bench b;
+    static struct test_job victim, prompt;
+    apart = true;
+    begin(&b, 400, 4, 10, 128, 3);
+    per_call = 0.01, per_token = 0;
+    make_job(&victim, 2, 4, 150);
+    submit(&b, &victim);
+    for (int i = 0; i < 8; i++) step(&b);
+    make_job(&prompt, 4, 240, 2);
+    submit(&b, &prompt);
+    per_call = 0.0145, per_token = 0.0005;
+    uint32_t steps = 0;
+    double longest = 0, before = now;
+    for (; !prompt.n; steps++) {
+        uint32_t had = victim.n;
+        double begun = now;
+        step(&b);
+        assert_int_equal(victim.n, had + 1);
+        if (steps > 2 && now - begun > longest) longest = now - begun;
+    }
+    assert_true(longest < 0.0305);
+    assert_true(steps >= 8 && steps <= 11); /* 240 tokens; a batch of 128 ends within a slice */
+    assert_true((now - before) * 0.4 < 240 * per_token);
+    finish_both(&b, &victim, &prompt);
+    /* where answers take three times as long beside a prompt, it gets a quarter of that all the same */
+    begin(&b, 400, 4, 10, 128, 2);
+    per_call = 0.01, per_token = 0;
+    make_job(&victim, 2, 4, 150);
+    submit(&b, &victim);
+    for (int i = 0; i < 8; i++) step(&b);
+    make_job(&prompt, 4, 240, 2);
+    submit(&b, &prompt);
+    per_call = 0.03, per_token = 0.0005;
+    for (steps = 0; !prompt.n; steps++) step(&b);
+    assert_true(steps >= 16 && steps <= 24); /* 7.5 ms: 15 tokens a step */
+    finish_both(&b, &victim, &prompt);
+    apart = false;
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -429,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_budget_finds_sizes_that_suit),
         cmocka_unit_test(test_budget_outlives_a_long_step),
+        cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
