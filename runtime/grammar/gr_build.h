@@ -23,6 +23,7 @@ struct gr_build {
     struct gr_error *error;
     uint64_t work;
     const struct gr_rules *rules; /* those that calls mean, while automata are made */
+    struct gr_maker *maker;       /* of gr_fsa.c, which makes one automaton at a time */
 };
 
 #if defined(__GNUC__)
@@ -159,7 +160,7 @@ uint32_t gr_label_any(void *user, struct gr_build *b, const uint32_t *tags, uint
 
 /* Adds the deterministic automaton of the states reachable from start[] to the grammar; states
  * from which nothing can be accepted are left out. Returns its first state, or 0 when it accepts
- * nothing. *out_n: how many states, numbered from the first one on. */
+ * nothing. *out_n: how many states, numbered from the first one on. label must not make automata. */
 uint32_t gr_fsa_build(struct gr_build *b, const struct gr_nfa *a, const uint32_t *start,
                       uint32_t n_start, gr_label_fn *label, void *user, uint32_t *out_n);
 /* A table made elsewhere: n states, columns given by class_of[256]; target[i * n_cols + c] is a

@@ -280,27 +280,46 @@ struct pending_call {
     uint32_t from, callee, to;
 };
 
-struct maker {
+/* Where states lead before what needs no reading is added: few of them mean the same set again and again. */
+enum { MAX_KEYED = 6 };
+struct keyed {
+    uint32_t n, to[MAX_KEYED];
+    uint32_t hash, set; /* set: its number + 1 */
+};
+
+/* Its lists keep their memory for the next automaton of the grammar. */
+struct gr_maker {
     struct gr_build *b;
     const struct gr_nfa *a;
     struct {
         struct subset *v;
         uint32_t n, cap;
     } sets;
-    struct gr_list members, kernel, stack, ways;
+    struct gr_list members, kernel, stack;
+    struct {
+        struct gr_nfa_state *v;
+        uint32_t n, cap;
+    } ways; /* bytes that the set expanded now reads */
     struct {
         struct pending_call *v;
         uint32_t n, cap;
     } calls;
-    uint32_t *mark, stamp;
+    uint32_t *mark, stamp, n_marks;
+    uint32_t steps; /* not yet counted as work */
     uint64_t *bits; /* of the kernel's states, while it is sorted */
     uint32_t *index, index_cap;
+    struct {
+        struct keyed *v;
+        uint32_t n, cap;
+    } keyed;
+    uint32_t *keyed_index, keyed_cap;
+    struct gr_list targets;
     uint8_t class_of[256], sample[256]; /* sample: a byte of each class */
     uint32_t n_cols;
     struct gr_list target, label; /* target: [sets][n_cols] set + 1 */
 };
 
-static void find_classes(struct maker *m)
+static void find_classes(struct gr_maker *m)
 {
     bool begins[257] = {true};
     for (uint32_t i = 0; i < m->a->n; i++) {
@@ -317,14 +336,14 @@ static void find_classes(struct maker *m)
 }
 
 /* Adds what is reached from x without reading to the kernel. */
-static void close_over(struct maker *m, uint32_t x)
+static void close_over(struct gr_maker *m, uint32_t x)
 {
     GR_PUSH(m->b, &m->stack, x);
     while (m->stack.n > 0) {
         x = m->stack.v[--m->stack.n];
         if (x == GR_NONE || m->mark[x] == m->stamp) continue;
         m->mark[x] = m->stamp;
-        gr_work(m->b, 1);
+        m->steps++;
         const struct gr_nfa_state *s = &m->a->v[x];
         if (s->kind != GR_NFA_EPS) {
             GR_PUSH(m->b, &m->kernel, x);
@@ -350,7 +369,7 @@ static int by_number(const void *pa, const void *pb)
     return a < b ? -1 : a > b;
 }
 
-static void sort_kernel(struct maker *m)
+static void sort_kernel(struct gr_maker *m)
 {
     uint32_t *v = m->kernel.v, n = m->kernel.n, words = m->a->n / 64 + 1;
     if (n > 24 && n > words / 16) { /* fewer words than steps of a sort */
@@ -373,7 +392,7 @@ static void sort_kernel(struct maker *m)
     }
 }
 
-static void grow_index(struct maker *m)
+static void grow_index(struct gr_maker *m)
 {
     if (m->sets.n * 2 < m->index_cap) return;
     m->index_cap = m->index_cap ? m->index_cap * 2 : 64;
@@ -386,7 +405,7 @@ static void grow_index(struct maker *m)
 }
 
 /* The number of the set in the kernel, + 1; 0 for the empty one. */
-static uint32_t intern(struct maker *m)
+static uint32_t intern(struct gr_maker *m)
 {
     struct gr_list *k = &m->kernel;
     if (!k->n) return 0;
@@ -394,7 +413,8 @@ static uint32_t intern(struct maker *m)
     uint64_t h = k->n;
     for (uint32_t i = 0; i < k->n; i++) h = (h ^ k->v[i]) * 0x9e3779b97f4a7c15u;
     uint32_t hash = (uint32_t)gr_mix(h);
-    gr_work(m->b, k->n);
+    gr_work(m->b, k->n + m->steps);
+    m->steps = 0;
     grow_index(m);
     uint32_t at = hash & (m->index_cap - 1);
     for (; m->index[at]; at = (at + 1) & (m->index_cap - 1)) {
@@ -411,13 +431,13 @@ static uint32_t intern(struct maker *m)
     return m->index[at] = m->sets.n;
 }
 
-static void begin_kernel(struct maker *m)
+static void begin_kernel(struct gr_maker *m)
 {
     m->kernel.n = 0;
     m->stamp++;
 }
 
-static void expand_calls(struct maker *m, uint32_t i)
+static void expand_calls(struct gr_maker *m, uint32_t i)
 {
     const struct subset s = m->sets.v[i];
     uint32_t first = m->calls.n;
@@ -439,36 +459,80 @@ static void expand_calls(struct maker *m, uint32_t i)
     }
 }
 
+static void grow_keyed(struct gr_maker *m)
+{
+    if (m->keyed.n * 2 < m->keyed_cap) return;
+    m->keyed_cap = m->keyed_cap ? m->keyed_cap * 2 : 64;
+    m->keyed_index = gr_alloc(m->b, m->keyed_cap * sizeof *m->keyed_index);
+    for (uint32_t i = 0; i < m->keyed.n; i++) {
+        uint32_t at = m->keyed.v[i].hash & (m->keyed_cap - 1);
+        while (m->keyed_index[at]) at = (at + 1) & (m->keyed_cap - 1);
+        m->keyed_index[at] = i + 1;
+    }
+}
+
+static uint32_t close_targets(struct gr_maker *m)
+{
+    begin_kernel(m);
+    for (uint32_t i = 0; i < m->targets.n; i++) close_over(m, m->targets.v[i]);
+    return intern(m);
+}
+
+/* The set behind the targets, as intern has it. */
+static uint32_t behind_targets(struct gr_maker *m)
+{
+    const struct gr_list *t = &m->targets;
+    struct keyed x = {.n = t->n};
+    uint64_t h = t->n;
+    if (!t->n) return 0;
+    if (t->n > MAX_KEYED) return close_targets(m);
+    for (uint32_t i = 0; i < t->n; i++) {
+        x.to[i] = t->v[i];
+        h = (h ^ t->v[i]) * 0x9e3779b97f4a7c15u;
+    }
+    x.hash = (uint32_t)gr_mix(h);
+    m->steps += t->n;
+    grow_keyed(m);
+    uint32_t at = x.hash & (m->keyed_cap - 1);
+    for (; m->keyed_index[at]; at = (at + 1) & (m->keyed_cap - 1)) {
+        const struct keyed *y = &m->keyed.v[m->keyed_index[at] - 1];
+        if (y->hash == x.hash && y->n == x.n && !memcmp(y->to, x.to, x.n * sizeof *x.to)) return y->set;
+    }
+    x.set = close_targets(m);
+    GR_PUSH(m->b, &m->keyed, x);
+    m->keyed_index[at] = m->keyed.n;
+    return x.set;
+}
+
 /* A class that is read by the same members as the one before leads to the same set. */
-static void expand_bytes(struct maker *m, uint32_t i)
+static void expand_bytes(struct gr_maker *m, uint32_t i)
 {
     const struct subset s = m->sets.v[i];
-    uint32_t to = 0, members = 0;
+    uint32_t to = 0;
     bool changed[257] = {true};
     m->ways.n = 0;
     for (uint32_t k = 0; k < s.n; k++) {
         const struct gr_nfa_state *x = &m->a->v[m->members.v[s.at + k]];
         if (x->kind != GR_NFA_RANGE) continue;
-        GR_PUSH(m->b, &m->ways, m->members.v[s.at + k]);
+        GR_PUSH(m->b, &m->ways, *x);
         changed[m->class_of[x->lo]] = changed[m->class_of[x->hi] + 1] = true;
     }
-    members = m->ways.n;
-    gr_work(m->b, (uint64_t)m->n_cols * (members + 4) / 8);
+    gr_work(m->b, (uint64_t)m->n_cols * (m->ways.n + 4) / 8);
     for (uint32_t c = 0; c < m->n_cols; c++) {
         uint8_t byte = m->sample[c];
         if (changed[c]) {
-            begin_kernel(m);
-            for (uint32_t k = 0; k < members; k++) {
-                const struct gr_nfa_state *x = &m->a->v[m->ways.v[k]];
-                if (x->lo <= byte && byte <= x->hi) close_over(m, x->a);
+            m->targets.n = 0;
+            for (uint32_t k = 0; k < m->ways.n; k++) {
+                const struct gr_nfa_state *x = &m->ways.v[k];
+                if (x->lo <= byte && byte <= x->hi) GR_PUSH(m->b, &m->targets, x->a);
             }
-            to = intern(m);
+            to = behind_targets(m);
         }
         GR_PUSH(m->b, &m->target, to);
     }
 }
 
-static void label_set(struct maker *m, uint32_t i, gr_label_fn *label, void *user)
+static void label_set(struct gr_maker *m, uint32_t i, gr_label_fn *label, void *user)
 {
     const struct subset s = m->sets.v[i];
     begin_kernel(m); /* its memory holds the tags */
@@ -493,6 +557,21 @@ static uint32_t class_map(struct gr_build *b, const uint8_t *class_of)
     return g->n_classes++;
 }
 
+/* Ways on, but those of neighbours that lead to the same place. */
+static uint32_t count_edges(uint32_t n, uint32_t n_cols, const uint32_t *target)
+{
+    uint32_t edges = 0;
+    for (uint32_t i = 0; i < n; i++, target += n_cols) {
+        uint32_t last = 0;
+        for (uint32_t c = 0; c < n_cols; c++) {
+            if (!target[c] || target[c] == last) continue;
+            last = target[c];
+            edges++;
+        }
+    }
+    return edges;
+}
+
 /* Which sets lead to an accepting one: backwards until nothing changes, over lists of
  * predecessors. */
 static bool *find_useful(struct gr_build *b, uint32_t n, uint32_t n_cols, const uint32_t *target,
@@ -502,7 +581,7 @@ static bool *find_useful(struct gr_build *b, uint32_t n, uint32_t n_cols, const 
     uint32_t *head = gr_alloc(b, (n + 1) * sizeof *head), n_edges = 0, top = 0;
     struct edge {
         uint32_t from, next;
-    } *edges = gr_alloc(b, ((size_t)n * n_cols + n_calls + 1) * sizeof *edges);
+    } *edges = gr_alloc(b, ((size_t)count_edges(n, n_cols, target) + n_calls + 1) * sizeof *edges);
     uint32_t *stack = gr_alloc(b, (n + 1) * sizeof *stack);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t last = 0;
@@ -547,10 +626,10 @@ static uint32_t install(struct gr_build *b, uint32_t n, const uint8_t *class_of,
     for (uint32_t i = 0; i < n; i++) {
         if (!useful[i]) continue;
         struct gr_fsa_state s = {g->n_trans, classes, label[i], g->n_calls, 0};
-        for (uint32_t c = 0; c < n_cols; c++) {
-            g->trans = gr_grow(b, g->trans, g->n_trans, &g->cap_trans, sizeof *g->trans);
+        while (g->cap_trans - g->n_trans < n_cols) /* what has grown is copied up to its cap */
+            g->trans = gr_grow(b, g->trans, g->cap_trans, &g->cap_trans, sizeof *g->trans);
+        for (uint32_t c = 0; c < n_cols; c++)
             g->trans[g->n_trans++] = number[target[(size_t)i * n_cols + c]];
-        }
         while (call < n_calls && calls[call].from < i) call++;
         for (; call < n_calls && calls[call].from == i; call++) {
             if (!number[calls[call].to]) continue;
@@ -565,22 +644,33 @@ static uint32_t install(struct gr_build *b, uint32_t n, const uint8_t *class_of,
     return base;
 }
 
+static void make_ready(struct gr_maker *m, struct gr_build *b, const struct gr_nfa *a)
+{
+    m->b = b, m->a = a;
+    m->sets.n = m->members.n = m->calls.n = m->target.n = m->label.n = m->keyed.n = 0;
+    m->index_cap = m->keyed_cap = 0;
+    if (m->n_marks >= a->n + 1) return;
+    m->n_marks = 2 * a->n + 64;
+    m->mark = gr_alloc(b, m->n_marks * sizeof *m->mark);
+    m->bits = gr_alloc(b, (m->n_marks / 64 + 1) * sizeof *m->bits);
+}
+
 uint32_t gr_fsa_build(struct gr_build *b, const struct gr_nfa *a, const uint32_t *start,
                       uint32_t n_start, gr_label_fn *label, void *user, uint32_t *out_n)
 {
-    struct maker m = {.b = b, .a = a};
-    m.mark = gr_alloc(b, (a->n + 1) * sizeof *m.mark);
-    m.bits = gr_alloc(b, (a->n / 64 + 1) * sizeof *m.bits);
-    find_classes(&m);
-    begin_kernel(&m);
-    for (uint32_t i = 0; i < n_start; i++) close_over(&m, start[i]);
-    intern(&m);
-    for (uint32_t i = 0; i < m.sets.n; i++) {
-        label_set(&m, i, label, user);
-        expand_bytes(&m, i);
-        expand_calls(&m, i);
+    if (!b->maker) b->maker = gr_alloc(b, sizeof *b->maker);
+    struct gr_maker *m = b->maker;
+    make_ready(m, b, a);
+    find_classes(m);
+    begin_kernel(m);
+    for (uint32_t i = 0; i < n_start; i++) close_over(m, start[i]);
+    intern(m);
+    for (uint32_t i = 0; i < m->sets.n; i++) {
+        label_set(m, i, label, user);
+        expand_bytes(m, i);
+        expand_calls(m, i);
     }
-    return install(b, m.sets.n, m.class_of, m.n_cols, m.target.v, m.label.v, m.calls.v, m.calls.n,
+    return install(b, m->sets.n, m->class_of, m->n_cols, m->target.v, m->label.v, m->calls.v, m->calls.n,
                    out_n);
 }
 

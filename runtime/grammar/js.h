@@ -124,6 +124,7 @@ struct js_clause {
     uint32_t types;
     struct js_atoms atoms;
     struct js_atoms seen; /* of them, those that "unevaluated" asks about */
+    uint64_t sign;        /* in a list: a bit for each atom, by its address; several may share one */
 };
 
 struct js_clauses {

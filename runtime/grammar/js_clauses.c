@@ -29,10 +29,17 @@ static bool all_atoms(const struct js_atoms *a, const struct js_atoms *b)
     return true;
 }
 
+static uint64_t sign_of(const struct js_atoms *a)
+{
+    uint64_t sign = 0;
+    for (uint32_t i = 0; i < a->n; i++) sign |= UINT64_C(1) << (gr_mix((uintptr_t)a->v[i]) & 63);
+    return sign;
+}
+
 /* Everything that fits x fits y. */
 static bool implies(const struct js_clause *x, const struct js_clause *y)
 {
-    return !(x->types & ~y->types) && all_atoms(&y->atoms, &x->atoms);
+    return !(x->types & ~y->types) && !(y->sign & ~x->sign) && all_atoms(&y->atoms, &x->atoms);
 }
 
 void js_clauses_add(struct js *j, struct js_clauses *c, struct js_clause x, struct js_schema *at,
@@ -40,6 +47,7 @@ void js_clauses_add(struct js *j, struct js_clauses *c, struct js_clause x, stru
 {
     gr_work(j->b, c->n + x.atoms.n + 1);
     if (!x.types) return;
+    x.sign = sign_of(&x.atoms);
     for (uint32_t i = 0; i < c->n && !j->annotated; i++)
         if (implies(&x, &c->v[i])) return;
     if (c->n >= JS_MAX_CLAUSES)

@@ -11,9 +11,9 @@
 #include "runtime/grammar/gr_slice.h"
 #include "runtime/grammar/js.h"
 
-/* Bytes that stand for all of those that an automaton's states cannot tell apart. */
+/* Classes of bytes, and where the slice leads with them: once for each pair. */
 struct samples {
-    uint8_t byte[GR_SLICE_STATES][256], to[GR_SLICE_STATES][256];
+    uint8_t column[GR_SLICE_STATES][256], to[GR_SLICE_STATES][256];
     unsigned n[GR_SLICE_STATES];
 };
 
@@ -21,13 +21,14 @@ static void take_samples(struct js *j, struct samples *x, enum gr_slice slice,
                          const uint8_t *class_of)
 {
     for (unsigned state = 0; state < GR_SLICE_STATES; state++) {
-        bool known[256][GR_SLICE_STATES] = {{false}};
+        uint32_t known = 0; /* bit set of where bytes of this class lead: a class is a run of bytes */
         x->n[state] = 0;
         for (unsigned c = 0; c < 256; c++) {
             unsigned to = gr_slice_next(slice, state, c);
-            if (to == GR_SLICE_OUT || known[class_of[c]][to]) continue;
-            known[class_of[c]][to] = true;
-            x->byte[state][x->n[state]] = (uint8_t)c;
+            if (c && class_of[c] != class_of[c - 1]) known = 0;
+            if (to == GR_SLICE_OUT || known >> to & 1) continue;
+            known |= UINT32_C(1) << to;
+            x->column[state][x->n[state]] = class_of[c];
             x->to[state][x->n[state]++] = (uint8_t)to;
         }
         if (slice <= GR_WORDS) break; /* no characters of several bytes */
@@ -37,32 +38,51 @@ static void take_samples(struct js *j, struct samples *x, enum gr_slice slice,
 
 struct room {
     struct js *j;
+    const struct gr_grammar *g;
     const struct gr_string *s;
     const struct samples *x;
     const uint8_t *possible; /* [s->n], NULL: all are */
     struct gr_list *to;
     uint32_t from; /* in to->v: ways of this state */
+    struct {
+        uint32_t state, to; /* + 1 */
+    } once[GR_SLICE_STATES]; /* in the middle of a character: where all of its ways lead to one state, and to which */
 };
 
-/* Adds the states behind each character; false when one of them has no way on. */
-static bool add_ways(struct room *r, uint32_t state, unsigned at)
+static void add_way(struct room *r, uint32_t next)
 {
+    for (uint32_t i = r->from; i < r->to->n; i++)
+        if (r->to->v[i] == next) return;
+    GR_PUSH(r->j->b, r->to, next);
+}
+
+/* Adds the states behind each character; false when one of them has no way on. *only: the one that they all are, + 1,
+ * 0 where they are several; GR_NONE before the first. */
+static bool add_ways(struct room *r, uint32_t state, unsigned at, uint32_t *only)
+{
+    const uint32_t *row = r->g->trans + r->g->states[r->s->start + state].row;
     uint32_t last = 0;
     gr_work(r->j->b, r->x->n[at] / 4);
     for (unsigned k = 0; k < r->x->n[at]; k++) {
-        uint32_t next = gr_next(r->j->b->g, r->s->start + state, r->x->byte[at][k]);
+        uint32_t next = row[r->x->column[at][k]];
+        unsigned to = r->x->to[at][k];
         if (!next) return false;
-        if (next == last && r->x->to[at][k] == r->x->to[at][k - 1]) continue;
+        if (next == last && to == r->x->to[at][k - 1]) continue;
         last = next;
         next -= r->s->start;
         if (r->possible && !r->possible[next]) return false;
-        if (r->x->to[at][k] != GR_SLICE_BETWEEN) {
-            if (!add_ways(r, next, r->x->to[at][k])) return false;
-            continue;
+        uint32_t end = next + 1;
+        if (to == GR_SLICE_BETWEEN) {
+            add_way(r, next);
+        } else if (r->once[to].state == next + 1) {
+            end = r->once[to].to;
+            add_way(r, end - 1);
+        } else {
+            end = GR_NONE;
+            if (!add_ways(r, next, to, &end)) return false;
+            if (end) r->once[to].state = next + 1, r->once[to].to = end;
         }
-        bool known = false;
-        for (uint32_t i = r->from; i < r->to->n && !known; i++) known = r->to->v[i] == next;
-        if (!known) GR_PUSH(r->j->b, r->to, next);
+        *only = *only == GR_NONE || *only == end ? end : 0;
     }
     return true;
 }
@@ -80,12 +100,13 @@ static void find_room(struct js *j, const struct gr_string *s, const struct samp
                       const uint8_t *possible, uint8_t *room)
 {
     struct gr_list to = {0};
+    struct room r = {.j = j, .g = j->b->g, .s = s, .x = x, .possible = possible, .to = &to};
     uint32_t *from = gr_alloc(j->b, (s->n + 1) * sizeof *from);
     for (uint32_t i = 0; i < s->n; i++) {
-        struct room r = {j, s, x, possible, &to, to.n};
-        from[i] = to.n;
+        uint32_t only = GR_NONE;
+        from[i] = r.from = to.n;
         if (room[i] != 1) continue;
-        room[i] = add_ways(&r, i, GR_SLICE_BETWEEN) ? GR_ROOM_ALL : 0;
+        room[i] = add_ways(&r, i, GR_SLICE_BETWEEN, &only) ? GR_ROOM_ALL : 0;
         if (!room[i]) to.n = from[i];
     }
     from[s->n] = to.n;
