@@ -127,6 +127,7 @@ static bool put_numbers(const struct section *s, const struct text_section_desc 
                            "the tokenizer has %zu tokens, the logits have %u columns",
                            d->vocab.n_tokens, h->vocab);
     if (d->causal) h->flags |= INFR_TEXT_CAUSAL;
+    if (d->odds) h->flags |= INFR_TEXT_ODDS;
     h->temp = recommended(s, "temperature", d->temp, 0, 100);
     h->top_p = recommended(s, "top_p", d->top_p, 0, 1);
     h->min_p = recommended(s, "min_p", d->min_p, 0, 1);

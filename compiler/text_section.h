@@ -31,6 +31,7 @@ struct text_section_desc {
     size_t n_templates;
     const struct text_template *templates; /* [0] is the default one */
     bool causal;                           /* false: an encoder (BERT class), fed whole */
+    bool odds;                             /* scores are log odds */
     int64_t vocab_rows;                    /* columns of the logits; 0: the model gives none */
     int64_t page_tokens;                   /* P of the KV cache; 0: the model has no cache */
     int64_t ctx_train;                     /* 0: unknown */

@@ -68,6 +68,7 @@ struct arch_hparams {
     bool parallel, causal;
     enum arch_act act;
     enum infr_text_pooling pooling;
+    bool odds; /* of pooling rank: scores are log odds */
     int64_t experts, experts_used, expert_groups, expert_groups_used, dense_layers;
     bool experts_normed, experts_sigmoid;
     double experts_scale;
@@ -152,6 +153,12 @@ struct ir_value *arch_ffn(struct arch *a, int il, struct ir_value *x);
 bool arch_cache_write(struct arch *a, struct arch_cache *cache, struct ir_value *rows);
 /* Stores k and v and attends. */
 struct ir_value *arch_attend(struct arch *a, int il, struct ir_value *q, struct ir_value *k, struct ir_value *v, double scale);
+
+/* Rows are pooled to a vector or a score; there are no logits. */
+static inline bool arch_is_pooled(const struct arch *a)
+{
+    return a->row->flags & ARCH_ENCODER || a->h.pooling != INFR_POOLING_NONE;
+}
 
 /* Builds @main; false after diagnostics. */
 bool arch_build(struct arch *a);

@@ -122,32 +122,48 @@ static struct ir_value *embedding(struct arch *a)
     return x;
 }
 
-/* The score of each row, of which the first one's is asked for. A matrix for all rows costs what 1/12 of a layer does. */
+/* Are there two labels, yes and no? */
+static bool says_yes_or_no(struct arch *a)
+{
+    const struct gguf_value *v = arch_key(a, "classifier.output_labels");
+    struct gguf_cursor at = {0};
+    struct gguf_string yes, no;
+    return v && v->kind == GGUF_ARRAY && v->element == GGUF_STRING && v->count == 2 && gguf_next_string(v, &at, &yes) &&
+           gguf_next_string(v, &at, &no) && yes.len == 3 && !memcmp(yes.data, "yes", 3) && no.len == 2 && !memcmp(no.data, "no", 2);
+}
+
+/*
+ * The score of each row, of which the first one's is asked for, or the last one's of a causal model. A matrix for all rows costs
+ * what 1/12 of a layer does. Of yes and no: how much larger the logit of yes is.
+ */
 static struct ir_value *scores(struct arch *a, struct ir_value *x)
 {
     const struct gguf_tensor *t = gguf_find_tensor(a->g, "cls.output.weight");
-    if (!t || (t->rank > 1 && t->dims[1] != 1)) {
-        diag_report_remedy(a->diag, DIAG_GGUF_FEATURE, a->loc, "convert a model that scores with one number",
+    int64_t n = !t ? 0 : t->rank > 1 ? t->dims[1] : 1;
+    a->h.odds = n == 2 && says_yes_or_no(a);
+    if (n != 1 && !a->h.odds) {
+        diag_report_remedy(a->diag, DIAG_GGUF_FEATURE, a->loc, "convert a model that scores with one number, or one for yes and one for no",
                            t ? "cls.output.weight has several labels" : "pooling_type is rank, but there is no cls.output.weight");
         return NULL;
     }
     if (arch_has(a, "cls", ".weight")) x = arch_linear(a, "cls", x, a->h.width);
     if (x && arch_has(a, "cls", ".weight")) x = ir_build_unary(&a->b, IR_OP_TANH, x);
-    return arch_linear(a, "cls.output", x, 1);
+    x = arch_linear(a, "cls.output", x, n);
+    return x && a->h.odds ? ir_build_binary(&a->b, IR_OP_SUB, arch_part(a, x, 0, 1), arch_part(a, x, 1, 1)) : x;
 }
 
 static bool head(struct arch *a, struct ir_value *x)
 {
     static const char *const logits = "logits", *const embeddings = "embeddings";
-    bool encoder = a->row->flags & ARCH_ENCODER, normed = !encoder || arch_has(a, "output_norm", ".weight");
+    bool encoder = a->row->flags & ARCH_ENCODER, pooled = arch_is_pooled(a), normed = !encoder || arch_has(a, "output_norm", ".weight");
     if (normed) x = arch_norm(a, "output_norm", arch_probe(a, x, !encoder), a->h.width);
-    if (!encoder) {
+    if (!pooled) {
         x = arch_linear(a, arch_has(a, "output", ".weight") ? "output" : "token_embd", x, a->h.vocab);
         x = arch_softcap(a, arch_scaled(a, x, 1 / a->h.logit_div), a->h.logit_softcap);
     }
-    if (encoder && a->h.pooling == INFR_POOLING_RANK) x = scores(a, x);
+    if (a->h.pooling == INFR_POOLING_RANK) x = scores(a, x);
     if (!x) return false;
-    ir_func_set_outputs(a->f, 1, &x, encoder ? &embeddings : &logits);
+    ir_func_set_outputs(a->f, 1, &x, pooled ? &embeddings : &logits);
     return true;
 }
 
@@ -208,7 +224,7 @@ static bool all_used(struct arch *a)
     size_t n = 0;
     for (size_t i = 0; i < a->g->tensors.n; i++) {
         const char *name = a->g->tensors.v[i]->name;
-        if (map_finds(&a->used, name)) continue;
+        if (map_finds(&a->used, name) || (arch_is_pooled(a) && !strcmp(name, "output.weight"))) continue; /* no logits are asked for */
         if (n++ < 3)
             diag_report(a->diag, DIAG_GGUF_FEATURE, a->loc, "tensor `%s` is not part of architecture %s as it is known here", name, a->row->name);
     }

@@ -113,15 +113,16 @@ bool arch_add_text(struct arch *a)
 {
     struct text_section_desc d;
     const uint8_t *blob;
-    bool encoder = a->row->flags & ARCH_ENCODER;
+    bool pooled = arch_is_pooled(a);
     if (!gguf_find(a->g, "tokenizer.ggml.model")) return true; /* an engine without text commands */
     text_section_desc_init(&d);
     if (!read_vocab(a, &d.vocab)) return false;
     read_templates(a, &d);
     read_sampling(a, &d);
     d.causal = a->h.causal;
-    d.vocab_rows = encoder ? 0 : a->h.vocab;
-    d.embedding_dims = !encoder ? 0 : a->h.pooling == INFR_POOLING_RANK ? 1 : a->h.width;
+    d.odds = a->h.odds;
+    d.vocab_rows = pooled ? 0 : a->h.vocab;
+    d.embedding_dims = !pooled ? 0 : a->h.pooling == INFR_POOLING_RANK ? 1 : a->h.width;
     d.page_tokens = ARCH_PAGE;
     d.ctx_train = a->h.ctx_train;
     d.pooling = a->h.pooling;

@@ -35,6 +35,7 @@ struct infr_text_template {
 enum infr_text_flag {
     INFR_TEXT_CAUSAL =
         1u << 0, /* a token sees only tokens before it: prompts may be fed in chunks and extended */
+    INFR_TEXT_ODDS = 1u << 1, /* of INFR_POOLING_RANK: scores are log odds, of which people want the probability */
 };
 
 /* How rows of the output `embeddings` become one vector. GGUF's numbers. */

@@ -11,11 +11,11 @@
 #define SPEED (LM_BENCH | LM_PROFILE)
 #define ANY \
     (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_TOKENIZE | LM_DETOKENIZE | LM_EMBED | SPEED | \
-     LM_SERVE | LM_LOGITS | LM_REPLAY)
+     LM_SERVE | LM_LOGITS | LM_REPLAY | LM_RANK)
 #define SAMPLES (LM_GENERATE | LM_CHAT)
 #define DEFAULTS (SAMPLES | LM_SERVE) /* a request may say otherwise */
-#define RUNS (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_EMBED | SPEED | LM_SERVE | LM_LOGITS | LM_REPLAY)
-#define READS (LM_GENERATE | LM_PERPLEXITY | LM_TOKENIZE | LM_EMBED)
+#define RUNS (LM_GENERATE | LM_CHAT | LM_PERPLEXITY | LM_EMBED | SPEED | LM_SERVE | LM_LOGITS | LM_REPLAY | LM_RANK)
+#define READS (LM_GENERATE | LM_PERPLEXITY | LM_TOKENIZE | LM_EMBED | LM_RANK)
 
 enum kind { FLAG, INT, REAL, TEXT, LIST, BYTES, SEED, THREADS, ISA, ON_FULL, MIROSTAT, HELP };
 
@@ -109,7 +109,7 @@ static const struct option_row {
      "write control tokens as text"},
     {"--parse-special", NULL, FLAG, LM_GENERATE | LM_TOKENIZE | LM_PERPLEXITY, AT(parse_special), 0,
      0, 0, "control tokens in the text are control tokens"},
-    {"--no-bos", NULL, FLAG, READS & ~(unsigned)LM_EMBED, AT(no_bos), 0, 0, 0,
+    {"--no-bos", NULL, FLAG, READS & ~(unsigned)(LM_EMBED | LM_RANK), AT(no_bos), 0, 0, 0,
      "no token for the beginning"},
     {"--no-eos", NULL, FLAG, LM_TOKENIZE, AT(no_eos), 0, 0, 0, "no token for the end"},
     {"--batch", "N", INT, SPEED | LM_LOGITS, AT(batch), 1, 1024, 0, "answers at a time [1]"},

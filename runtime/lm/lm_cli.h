@@ -53,6 +53,7 @@ enum lm_command_bit {
     LM_SERVE = 256,
     LM_LOGITS = 512,
     LM_REPLAY = 1024,
+    LM_RANK = 2048,
 };
 
 struct lm_command {
@@ -68,6 +69,7 @@ int lm_cmd_perplexity(struct lm_cli *c);
 int lm_cmd_tokenize(struct lm_cli *c);
 int lm_cmd_detokenize(struct lm_cli *c);
 int lm_cmd_embed(struct lm_cli *c);
+int lm_cmd_rank(struct lm_cli *c);
 int lm_cmd_bench(struct lm_cli *c);
 int lm_cmd_profile(struct lm_cli *c);
 int lm_cmd_serve(struct lm_cli *c); /* runtime/serve */

@@ -20,6 +20,10 @@ static const struct lm_command commands[] = {
      "Prints a vector for the text of -p, or for each line of a file. Pooling is the model's,\n"
      "vectors have length 1 unless --no-normalize is given.",
      "embed -p 'a text'\nembed lines.txt --json"},
+    {"rank", "documents by a question", LM_RANK, lm_cmd_rank,
+     "Scores each line of a file as an answer to the text of -p, for rerankers, and prints score and\n"
+     "line, the best one first.",
+     "rank -p 'Who wrote it?' lines.txt\nrank -p 'Who wrote it?' lines.txt --json"},
     {"perplexity", "how well a text is predicted", LM_PERPLEXITY, lm_cmd_perplexity,
      "Reads a text in windows of --ctx tokens, each behind a token for the beginning if the model\n"
      "wants one, and prints exp of the mean negative log probability of the tokens. With a\n"
@@ -68,11 +72,11 @@ static int run(int argc, char **argv)
 
 static const struct cli_extra_command rows[] = {
     {"generate", "continue a text", run},       {"chat", "a conversation", run},
-    {"embed", "texts to vectors", run},         {"perplexity", "how well a text is predicted", run},
-    {"tokenize", "text to tokens", run},        {"detokenize", "tokens to text", run},
-    {"bench", "measure speed of a model", run}, {"profile", "time of each kernel launch", run},
-    {"serve", "an inference server", run},      {"replay", "an answer once more, by its receipt", run},
-    {"logits", "the model's raw output, for tests", run},
+    {"embed", "texts to vectors", run},         {"rank", "documents by a question", run},
+    {"perplexity", "how well a text is predicted", run}, {"tokenize", "text to tokens", run},
+    {"detokenize", "tokens to text", run},      {"bench", "measure speed of a model", run},
+    {"profile", "time of each kernel launch", run}, {"serve", "an inference server", run},
+    {"replay", "an answer once more, by its receipt", run}, {"logits", "the model's raw output, for tests", run},
 };
 _Static_assert(sizeof rows / sizeof *rows == N_COMMANDS, "one row a command");
 

@@ -47,7 +47,7 @@ static int run_chunk(struct lm_embedder *e, uint32_t begin, uint32_t end, uint32
     lm_batch_clear(&e->batch);
     lm_batch_add(&e->batch, &e->seq, begin, end, first < end ? first : end);
     if (pooling == INFR_POOLING_LAST) rows = first < end ? 1 : 0;
-    if (pooling == INFR_POOLING_CLS || pooling == INFR_POOLING_RANK) rows = begin == 0;
+    if (pooling == INFR_POOLING_CLS) rows = begin == 0;
     int code = e->model->forward(e->model, &e->batch, &out, st);
     if (code) return code;
     for (uint32_t r = 0; r < rows; r++)
@@ -79,6 +79,7 @@ int lm_embedder_run(struct lm_embedder *e, const uint32_t *ids, uint32_t n,
     if (n > e->n_ctx)
         return rt_fail(st, INFR_BAD_INPUT, "the text has %u tokens; the context holds %u", n,
                        e->n_ctx);
+    if (pooling == INFR_POOLING_RANK) pooling = e->model->causal ? INFR_POOLING_LAST : INFR_POOLING_CLS;
     memset(e->sum, 0, dims * sizeof *e->sum);
     lm_seq_begin(e->pages, &e->seq, 0, ids, n, false);
     int code = run_all(e, n, pooling, st);

@@ -20,7 +20,7 @@ int lm_embedder_init(struct lm_embedder *e, struct lm_model *model, uint32_t n_c
                      struct infr_status *st);
 void lm_embedder_deinit(struct lm_embedder *e);
 /* The vector of n tokens into out[embedding_dims]. pooling: MEAN, CLS (the first row), LAST, or RANK: the
- * first row, which is a score. */
+ * first row, of a causal model the last one, which is a score. */
 int lm_embedder_run(struct lm_embedder *e, const uint32_t *ids, uint32_t n,
                     enum infr_text_pooling pooling, bool normalize, float *out,
                     struct infr_status *st);

@@ -124,24 +124,37 @@ static void names(const struct lm_text *t, char *out, size_t cap)
     }
 }
 
-int lm_text_template(const struct lm_text *t, const char *name, struct jinja_template *out,
-                     struct infr_status *st)
+static const struct infr_text_template *find_template(const struct lm_text *t, const char *name)
 {
-    char all[200];
-    struct jinja_error error;
     const struct infr_text_template *x = NULL;
-    if (!name && t->own_template.data)
-        return jinja_template_open(t->own_template.data, t->own_template.size_bytes, out, &error)
-                   ? INFR_OK
-                   : rt_fail(st, INFR_ENVIRONMENT, "the template: %.400s", error.message);
-    if (!t->h.n_templates)
-        return rt_fail(st, INFR_BAD_INPUT, "this model has no chat template; use generate");
     for (uint32_t i = 0; !x && i < t->h.n_templates; i++) {
         const struct infr_text_template *c = &templates(t)[i];
         if (!name || (strlen(name) == c->name.bytes &&
                       !memcmp(name, t->base + c->name.offset, c->name.bytes)))
             x = c;
     }
+    return x;
+}
+
+const char *lm_text_template_source(const struct lm_text *t, const char *name, size_t *n)
+{
+    const struct infr_text_template *x = find_template(t, name);
+    *n = x ? x->source.bytes : 0;
+    return x ? (const char *)t->base + x->source.offset : NULL;
+}
+
+int lm_text_template(const struct lm_text *t, const char *name, struct jinja_template *out,
+                     struct infr_status *st)
+{
+    char all[200];
+    struct jinja_error error;
+    const struct infr_text_template *x = find_template(t, name);
+    if (!name && t->own_template.data)
+        return jinja_template_open(t->own_template.data, t->own_template.size_bytes, out, &error)
+                   ? INFR_OK
+                   : rt_fail(st, INFR_ENVIRONMENT, "the template: %.400s", error.message);
+    if (!t->h.n_templates)
+        return rt_fail(st, INFR_BAD_INPUT, "this model has no chat template; use generate");
     names(t, all, sizeof all);
     if (!x)
         return rt_fail(st, INFR_BAD_INPUT, "no chat template '%.100s'; there are: %s", name, all);

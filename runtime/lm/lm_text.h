@@ -39,6 +39,9 @@ int lm_text_decode(const struct lm_text *t, const uint32_t *ids, size_t n, unsig
 int lm_text_template(const struct lm_text *t, const char *name, struct jinja_template *out,
                      struct infr_status *st);
 
+/* A template as the model file has it, inside the section; NULL: there is none of this name. */
+const char *lm_text_template_source(const struct lm_text *t, const char *name, size_t *n);
+
 /* Conversations are written by this template from now on; a copy is kept until lm_text_deinit. */
 int lm_text_use_template(struct lm_text *t, const char *source, size_t n, struct infr_status *st);
 void lm_text_deinit(struct lm_text *t);

@@ -79,11 +79,8 @@ const char *api_template_source(const struct server *s, size_t *n)
     const struct lm_text *t = &s->x.text;
     *n = t->own_source_bytes;
     if (t->own_source) return t->own_source;
-    if (!t->h.n_templates) return "";
-    const struct infr_text_template *x =
-        (const struct infr_text_template *)(const void *)(t->base + t->h.templates);
-    *n = x->source.bytes;
-    return (const char *)t->base + x->source.offset;
+    const char *source = lm_text_template_source(t, NULL, n);
+    return source ? source : "";
 }
 
 static bool template_has(const struct api_call *a, const char *word)

@@ -3,10 +3,10 @@
  * /v1/rerank, in Jina's, Cohere's and vLLM's words, and Hugging Face's `texts`: each document behind the question, as the model
  * was trained on pairs of texts, and the score that it gives them. The best first; equal ones in the order they came in.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/lm/lm_rank.h"
 #include "runtime/serve/api_embed.h"
 
 struct place {
@@ -41,7 +41,7 @@ static void json_text(struct json *j, const struct jinja_value *v)
 static void json_place(struct json *j, const struct embed_call *e, const struct place *p)
 {
     double score = (double)p->score;
-    if (e->sigmoid) score = 1 / (1 + exp(-score));
+    if (e->sigmoid) score = lm_rank_probability(score);
     json_open(j, NULL, '{');
     json_int(j, "index", p->index);
     json_number(j, e->bare ? "score" : "relevance_score", score);
@@ -105,39 +105,21 @@ static bool take_field(struct embed_call *e, const struct jinja_value *key, cons
     return false;
 }
 
-/* Ids of a text, for free(). NULL: replied. */
-static uint32_t *encode(struct embed_call *e, const struct jinja_value *text, unsigned flags, const char *field, size_t *n)
+/* Document `at` with the question. */
+static bool take_pair(struct embed_call *e, const struct jinja_value *query, uint32_t at, const char *field)
 {
+    const struct jinja_value *text = text_of(&e->documents[at]);
     struct infr_status st;
     uint32_t *ids;
-    if (!lm_text_encode(&e->s->x.text, text->u.s, text->len, flags, &ids, n, &st)) return ids;
-    server_error(e->c, 400, field, "%s", st.note);
-    return NULL;
-}
-
-/* Document `at` behind the question; XLM-RoBERTa's pairs have two separators between them. */
-static bool take_pair(struct embed_call *e, const uint32_t *query, size_t n_query, uint32_t at, const char *field)
-{
-    const struct tok *t = &e->s->x.text.tok;
-    const struct jinja_value *text = text_of(&e->documents[at]);
-    size_t n, twice = t->h->model == TOK_MODEL_UNIGRAM;
-    uint32_t eos = tok_special_id(t, TOK_SPECIAL_EOS);
+    size_t n;
     if (!text) {
         server_error(e->c, 400, field, "%s[%u] is neither a text nor an object with one", field, at);
         return false;
     }
-    uint32_t *ids = encode(e, text, TOK_ENCODE_EOS, field, &n);
-    if (!ids) return false;
-    if (eos == TOK_NONE) twice = 0;
-    uint32_t *pair = malloc((n_query + twice + n + 1) * sizeof *pair);
-    if (pair) {
-        memcpy(pair, query, n_query * sizeof *pair);
-        if (twice) pair[n_query] = eos;
-        memcpy(pair + n_query + twice, ids, n * sizeof *pair);
-    }
-    free(ids);
-    if (pair) return embed_set(e, at, pair, n_query + twice + n, field);
-    server_error(e->c, 503, NULL, "no memory for the request");
+    struct lm_text_view question = {query->u.s, query->len}, document = {text->u.s, text->len};
+    int code = lm_rank_encode(&e->s->x.text, question, document, &ids, &n, &st);
+    if (!code) return embed_set(e, at, ids, n, field);
+    server_error(e->c, code == INFR_BAD_INPUT ? 400 : 503, field, "%s", st.note);
     return false;
 }
 
@@ -145,7 +127,7 @@ static bool take(struct embed_call *e, const struct jinja_dict *d)
 {
     const struct jinja_value *query = api_field(d, "query"), *documents = api_field(d, "documents");
     const char *field = documents ? "documents" : "texts";
-    e->top_n = MAX_TEXTS, e->bare = !documents;
+    e->top_n = MAX_TEXTS, e->bare = !documents, e->sigmoid = lm_rank_is_odds(&e->s->x.text);
     if (!documents) documents = api_field(d, "texts");
     for (uint32_t i = 0; i < d->count; i++)
         if (!take_field(e, &d->pairs[i].key, &d->pairs[i].value)) return false;
@@ -160,11 +142,8 @@ static bool take(struct embed_call *e, const struct jinja_dict *d)
     }
     e->documents = documents->u.list->items;
     if (!embed_open(e, n)) return false;
-    size_t n_query;
-    uint32_t *ids = encode(e, query, TOK_ENCODE_BOS | TOK_ENCODE_EOS, "query", &n_query);
-    bool ok = ids;
-    for (uint32_t i = 0; ok && i < n; i++) ok = take_pair(e, ids, n_query, i, field);
-    free(ids);
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < n; i++) ok = take_pair(e, query, i, field);
     return ok;
 }
 

@@ -86,6 +86,10 @@ enum tok_status tok_encode_plan(const struct tok *t, const char *text, size_t le
 enum tok_status tok_encode(const struct tok *t, const char *text, size_t len, unsigned flags,
                            void *work, size_t work_bytes, uint32_t *ids, size_t cap, size_t *count);
 
+/* The longest added token that p begins with, control tokens among them with TOK_ENCODE_SPECIAL; its length, 0 when there is
+ * none. */
+size_t tok_match_added(const struct tok *t, const uint8_t *p, size_t n, unsigned flags, uint32_t *id);
+
 /* ---- ids to text
  * --------------------------------------------------------------------------------- */
 

@@ -177,13 +177,11 @@ static bool encode_segment(struct encoder *e, const uint8_t *p, size_t n, bool p
 
 static bool is_space(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* The longest added token that p begins with and that flags allow; its length, 0 when there is
- * none. */
-static size_t match_added(const struct tok *t, const uint8_t *p, size_t n, unsigned flags,
-                          uint32_t *id)
+size_t tok_match_added(const struct tok *t, const uint8_t *p, size_t n, unsigned flags, uint32_t *id)
 {
     uint32_t node = 0;
     size_t found = 0;
+    if (!n || !(t->added_first[p[0] >> 3] >> (p[0] & 7) & 1)) return 0;
     for (size_t i = 0; i < n; i++) {
         node = tok_trie_step(&t->added, node, p[i] + 1u);
         if (node == TOK_NONE) break;
@@ -204,9 +202,7 @@ static bool encode_text(struct encoder *e, const uint8_t *p, size_t n, unsigned 
     size_t begin = 0;
     for (size_t i = 0; i < n;) {
         uint32_t id = 0;
-        size_t len = t->added_first[p[i] >> 3] >> (p[i] & 7) & 1
-                         ? match_added(t, p + i, n - i, flags, &id)
-                         : 0;
+        size_t len = tok_match_added(t, p + i, n - i, flags, &id);
         if (len == 0) {
             i += utf8_length(p[i]);
             continue;

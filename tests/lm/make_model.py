@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a tiny language model that can chat and a tiny encoder, both random, with tokenizers: for the suite `lm`.
 
-usage: make_model.py FOLDER      FOLDER/chat.gguf, FOLDER/encoder.gguf, FOLDER/ranker.gguf; the first also as big.gguf (big-endian), parts-N-of-3
+usage: make_model.py FOLDER      FOLDER/chat.gguf, FOLDER/encoder.gguf, FOLDER/ranker.gguf, FOLDER/judge.gguf, FOLDER/vectors.gguf; the first also as big.gguf (big-endian), parts-N-of-3
                                  blocks.gguf, a model like it with block-quantised weights, and heads.gguf, one with larger heads
 
 The text is nonsense; what the suite looks at is that commands, options and caches do what they say.
@@ -89,12 +89,35 @@ def ranker_model():
     return m
 
 
+JUDGE = ("<|im_start|>system\nyes or no<|im_end|>\n<|im_start|>user\n<Query>: {query}\n<Document>: {document}<|im_end|>\n"
+         "<|im_start|>assistant\n")
+
+
+def causal_model(name, pooling):
+    """A causal model without logits: 3, its last row is a vector, with a token that ends texts; 4, it says yes or no of a text and a question."""
+    tiny.CONTEXT = 512
+    tiny.VOCAB = add_tokenizer(tiny.Model("count", "qwen3"))
+    m = tiny.MODELS["qwen3"]()
+    m.name = name
+    m.key("pooling_type", tiny.U32, pooling)
+    add_tokenizer(m)
+    if pooling == 4:
+        m.key("classifier.output_labels", tiny.ARR, (tiny.STR, ["yes", "no"]))
+        m.linear("cls.output", 2, m.width)
+        m.kvs = [kv for kv in m.kvs if kv[0] != "tokenizer.chat_template"] + [("tokenizer.chat_template.rerank", tiny.STR, JUDGE)]
+    else:
+        m.kvs += [("tokenizer.ggml.add_eos_token", tiny.BOOL, True)]
+    return m
+
+
 def main(folder):
     chat, blocks, heads = chat_model("chat"), chat_model("blocks", BLOCKS), heads_model()
+    judge, vectors = causal_model("judge", 4), causal_model("vectors", 3)
     tiny.VOCAB = add_wordpiece(tiny.Model("count", "bert"))
     encoder = tiny.MODELS["bert"]()
     add_wordpiece(encoder)
-    for name, m in (("chat", chat), ("blocks", blocks), ("heads", heads), ("encoder", encoder), ("ranker", ranker_model())):
+    for name, m in (("chat", chat), ("blocks", blocks), ("heads", heads), ("encoder", encoder), ("ranker", ranker_model()), ("judge", judge),
+                    ("vectors", vectors)):
         pathlib.Path(folder, name + ".gguf").write_bytes(m.bytes())
     pathlib.Path(folder, "big.gguf").write_bytes(chat.bytes(big=True))
     for i in range(3):

@@ -2,10 +2,12 @@
 """What tests of the server share: starting one, plain requests, and reporting in the words of tests/run."""
 import http.client
 import json
+import math
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 import traceback
@@ -31,6 +33,49 @@ def run_all(prefix):
             print(f"not ok {name}: {type(e).__name__}: {str(e)[:300]}".replace("\n", " "), flush=True)
             print("".join("| " + line + "\n" for line in traceback.format_exc().splitlines()[-12:]), flush=True)
     return 1 if failed else 0
+
+
+def read_tensors(path):
+    """{name: (dims outermost first, floats)} of a GGUF file with f32 tensors."""
+    data = open(path, "rb").read()
+    at = 8
+    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+
+    def take(form):
+        nonlocal at
+        out = struct.unpack_from("<" + form, data, at)
+        at += struct.calcsize("<" + form)
+        return out[0]
+
+    def skip(kind):
+        nonlocal at
+        if kind == 8:
+            name()
+        elif kind == 9:
+            inner, n = take("I"), take("Q")
+            for _ in range(n):
+                skip(inner)
+        else:
+            at += sizes[kind]
+
+    def name():
+        nonlocal at
+        n = take("Q")
+        at += n
+        return data[at - n:at].decode()
+
+    n_tensors, n_keys = take("Q"), take("Q")
+    for _ in range(n_keys):
+        name()
+        skip(take("I"))
+    heads = []
+    for _ in range(n_tensors):
+        key = name()
+        dims = [take("Q") for _ in range(take("I"))][::-1]
+        assert take("I") == 0
+        heads.append((key, dims, take("Q")))
+    base = -(-at // 32) * 32
+    return {k: (d, struct.unpack_from(f"<{math.prod(d)}f", data, base + o)) for k, d, o in heads}
 
 
 class Server:

@@ -2,57 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """/v1/rerank against BERT computed here, in double precision from the model file: rerank.py RANKER ENCODER RANKER.gguf"""
 import math
-import struct
 import sys
 
-from common import Server, run_all, test
+from common import Server, read_tensors, run_all, test
 
 HEADS, EPS = 4, 1e-12
 QUERY = "robot"
 TEXTS = ["city", "a robot is in the city", "robot robot", "", "quite another thing", "city"]
-
-
-def read_tensors(path):
-    """{name: (dims outermost first, floats)} of a GGUF file with f32 tensors."""
-    data = open(path, "rb").read()
-    at = 8
-    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-
-    def take(form):
-        nonlocal at
-        out = struct.unpack_from("<" + form, data, at)
-        at += struct.calcsize("<" + form)
-        return out[0]
-
-    def skip(kind):
-        nonlocal at
-        if kind == 8:
-            name()
-        elif kind == 9:
-            inner, n = take("I"), take("Q")
-            for _ in range(n):
-                skip(inner)
-        else:
-            at += sizes[kind]
-
-    def name():
-        nonlocal at
-        n = take("Q")
-        at += n
-        return data[at - n:at].decode()
-
-    n_tensors, n_keys = take("Q"), take("Q")
-    for _ in range(n_keys):
-        name()
-        skip(take("I"))
-    heads = []
-    for _ in range(n_tensors):
-        key = name()
-        dims = [take("Q") for _ in range(take("I"))][::-1]
-        assert take("I") == 0
-        heads.append((key, dims, take("Q")))
-    base = -(-at // 32) * 32
-    return {k: (d, struct.unpack_from(f"<{math.prod(d)}f", data, base + o)) for k, d, o in heads}
 
 
 W = read_tensors(sys.argv[3])

@@ -268,7 +268,7 @@ benches() {
 t_check benches benches
 
 helps() {
-    for cmd in generate chat embed perplexity tokenize detokenize bench profile logits; do
+    for cmd in generate chat embed rank perplexity tokenize detokenize bench profile logits; do
         ./chat $cmd --help | grep -q "^usage: ./chat $cmd " || return 1
     done
     ./chat --help | grep -q '  generate' && ! ./chat --help | grep -q '  run ' && ./chat info | grep -q '(state)' &&

@@ -10,6 +10,7 @@ python=${INFC_PYTHON:-python3}
 built() {
     "$python" "$INFC_SRC/tests/lm/make_model.py" . &&
         "$INFC" build chat.gguf -o chat && "$INFC" build encoder.gguf -o encoder && "$INFC" build ranker.gguf --kv=f32 -o ranker &&
+        "$INFC" build judge.gguf --kv=f32 -o judge && "$INFC" build vectors.gguf --kv=f32 -o vectors &&
         "$INFC" build "$INFC_SRC/tests/serve/v2.ir" --serve -o tensors && "$INFC" build "$INFC_SRC/tests/serve/v2.ir" -o plain
 }
 if ! built >out 2>err; then
@@ -26,12 +27,21 @@ served_where_asked_for() {
 }
 t_check served-where-asked-for served_where_asked_for
 
+# Two numbers are a score only where the file says that they are yes and no.
+other_labels() {
+    "$python" -c 'import sys; b = open("judge.gguf", "rb").read(); n = (3).to_bytes(8, "little"); assert b.count(n + b"yes") == 1
+open("other.gguf", "wb").write(b.replace(n + b"yes", n + b"dog"))' &&
+        ! "$INFC" build other.gguf -o other 2>said && grep -q 'cls.output.weight has several labels' said && grep -q 'one for yes' said
+}
+t_check other-labels other_labels
+
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/raw.py" chat encoder || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/reported.py" chat || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/swap.py" chat || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/receipts.py" chat encoder || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/front.py" "$INFC" chat tensors || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/rerank.py" ./ranker ./encoder ranker.gguf || t_failures=1
+PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/judge.py" ./judge judge.gguf ./vectors vectors.gguf || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/v2.py" ./tensors || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/talk.py" chat || t_failures=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$INFC_SRC/tests/serve/browser.py" chat || t_failures=1
