@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Runs compiled kernels inside a test: a loader for one relocatable object, and buffers that end at a page which
- * may not be touched. Levels that the machine lacks are left out.
+ * may not be touched. Levels that the machine lacks are left out; tiles of the level amx are the tests' model's where the CPU has none.
  */
 /* Include first: it asks for MAP_ANONYMOUS and MAP_32BIT. */
 #ifndef INFC_TESTS_UNIT_CPU_KERNEL_H
@@ -22,6 +22,7 @@
 
 #include "ir/dim.h"
 #include "ir/target.h"
+#include "tests/amx/unit/trap.h"
 
 static inline bool machine_has(enum infr_isa isa)
 {
@@ -35,6 +36,7 @@ static inline bool machine_has(enum infr_isa isa)
     case INFR_ISA_V3: return v3;
     case INFR_ISA_V4: return v4;
     case INFR_ISA_VNNI: return v4 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+    case INFR_ISA_AMX: return amx_ready() != AMX_ABSENT;
     default: return false;
     }
 }
