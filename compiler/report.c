@@ -49,7 +49,7 @@ bool report_predict(const struct report_facts *t, const struct plan_launch *l, s
     const struct plan *p = t->part->plan;
     const struct plan_kernel *k = &p->kernels.v[l->kernel];
     const struct target_gpu *gpu = t->part->target->levels[0].gpu;
-    if (!gpu || !k->gpu.threads) return false;
+    if (!gpu || !k->gpu.threads || report_value(t, l->slices[0]) < 1) return false; /* not launched at these sizes */
     struct gpu_work work = {report_value(t, l->slices[0]), report_value(t, l->flops), report_value(t, l->bytes), report_is_generic(k)};
     uint64_t types = 0;
     for (int i = 0; i < l->n_args; i++) types |= 1ull << p->bufs.v[l->args[i].buf].dtype;
@@ -79,6 +79,7 @@ static void print_text(struct report_facts *t, FILE *out, uint64_t peak, uint64_
         struct gpu_prediction g;
         fprintf(out, "%s%-15s %10.3f MFLOP  ", report_is_generic(k) ? "* " : "  ", k->schedule, report_value(t, l->flops) * 1e-6);
         if (report_predict(t, l, &g)) fprintf(out, "%8.1f us %3.0f%% %-6s ", g.us, 100 * g.ideal_us / g.us, g.bound);
+        else if (k->gpu.threads) fprintf(out, "%22s ", "none at these sizes");
         fprintf(out, "%-32s %s\n", k->name, l->loc);
     }
     double us = predicted_us(t);

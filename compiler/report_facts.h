@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "compiler/gpu_predict.h"
+#include "passes/gpu_predict.h"
 #include "compiler/pipeline.h"
 
 struct report_facts {
@@ -19,7 +19,7 @@ struct report_facts {
 
 double report_value(const struct report_facts *t, const struct dim *d);
 bool report_is_generic(const struct plan_kernel *k);
-/* False on CPUs, which are measured (--profile), and for launches without code of their own. */
+/* False on CPUs, which are measured (--profile), and for launches without code of their own or without slices at these sizes. */
 bool report_predict(const struct report_facts *t, const struct plan_launch *l, struct gpu_prediction *out);
 /* The page of `--report=FILE.html`; with --profile times and the roofline. */
 bool report_html(struct report_facts *t, const char *engine_path, uint64_t engine_bytes, FILE *out);

@@ -282,7 +282,7 @@ struct lp_kernel *lower_group(struct ir_module *m, struct ir_op *group, const st
         bool failed = l.e.failed;
         l.k = chained(&l);
         if (r == LOWER_DONE && !failed) {
-            l.k->flops = group_flops(m, l.body);
+            if (!l.k->flops) l.k->flops = group_flops(m, l.body);
             return l.k;
         }
         lp_kernel_destroy(l.k);

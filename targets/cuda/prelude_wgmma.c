@@ -62,4 +62,5 @@ const char cta_wgmma_loop[] =
     "        for (int e = 0; e < 32; e++) acc[e] = MMA::promotes ? acc[e] + part[e] : part[e];\n"
     "    }\n"
     "    asm volatile(\"cp.async.wait_all;\" ::: \"memory\");\n"
+    "    __syncthreads();\n" /* ahead of the writers of a loop behind */
     "}\n";

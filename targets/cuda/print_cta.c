@@ -124,6 +124,7 @@ static const char loop[] =
     "        }\n"
     "    }\n"
     "    asm volatile(\"cp.async.wait_all;\" ::: \"memory\");\n"
+    "    __syncthreads();\n" /* ahead of the writers of a loop behind */
     "}\n";
 
 const char *cta_prelude(int i, const struct printer *p)

@@ -205,6 +205,19 @@ for arch in 80 90; do
     if [ -s err ]; then t_fail "counts-sm$arch" "$(tail -n 1 err)"; fi
 done
 
+# K in parts: what few rows and many give, bit by bit; what the cubins may not have and must have.
+for arch in 80 90; do
+    if ! t_want "parts-sm$arch"; then continue; fi
+    $python "$INFC_SRC/tests/gpu/parts.py" "$INFC" "$fake" $arch >lines 2>err || t_failures=1
+    cat lines
+    if [ -s err ]; then t_fail "parts-sm$arch" "$(tail -n 1 err)"; fi
+    t_run "parts-cubin-sm$arch" 0 "$INFC" build parts.onnx --target=sm$arch --prec=f16 --emit=cubin -o parts.cubin || continue
+    ./cubin parts.cubin k_matmul_add_max_add_whole k_matmul_add_max_add_parts k_conv_max_add_whole k_conv_max_add_parts >lines
+    kind=$([ $arch = 90 ] && echo 'wgmma.[1-9].*ldmatrix.0' || echo 'mma.[1-9].*ldmatrix.[1-9]')
+    if [ "$(grep -c " local 0 .*$kind.* async [1-9]" lines)" = 8 ]; then t_ok "parts-cubin-sm$arch"
+    else t_fail "parts-cubin-sm$arch" 'a cubin is not as it should be'; cat lines; fi
+done
+
 # ---- block formats on tensor units ----
 
 # Thirty shapes of each format, against numpy, the CPU's bits and the bits of a row that is alone.

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "compiler/gpu_predict.h"
+#include "passes/gpu_predict.h"
 
 #define CLOSE(a, b) assert_true(fabs((a) - (double)(b)) <= 1e-6 * (1 + fabs((double)(b))))
 #define LAUNCH 1.3 /* us, of every kernel of a graph */

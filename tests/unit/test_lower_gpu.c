@@ -198,6 +198,59 @@ static void test_convolutions(void **state)
     conv_case(DT_F16, &odd, "sm80", "generic"); /* pixels of 6 bytes cannot be read in pieces of 16 */
 }
 
+/* K in parts: few rows by a slice a part, more rows with the same sums by a slice a tile. */
+static void test_parts(void **state)
+{
+    (void)state;
+    matmul_case(DT_F16, 1, 1536, 10, false, "sm90", "dot-merge");    /* fewer columns than a tile has */
+    matmul_case(DT_BF16, 33, 1536, 72, true, "sm80", "dot-parts");   /* tails of rows and columns */
+    matmul_case(DT_F8E4M3FN, 3, 2048, 64, false, "sm89", "dot-parts"); /* scales of rows and columns behind the sum */
+    matmul_case(DT_I8, 2, 2048, 66, false, "sm80", "dot-parts");
+    matmul_case(DT_F32, 5, 1024, 65, false, "sm80", "dot-parts");
+    matmul_case(DT_F16, 2, 1536, 576, false, "sm90", "dot-parts");
+    matmul_case(DT_F16, 33, 1536, 576, false, "sm90", "dot");        /* 66 rows are many to 9 panels */
+    static const struct conv_case merged = {2, 1, {17, 16}, 256, 70, {3, 3}, {3, 3}, {1, 1}, true}, apart = {2, 1, {18, 16}, 512, 24, {3, 3}, {4, 4}, {2, 2}, false};
+    conv_case(DT_F16, &merged, "sm90", "dot-conv-parts");
+    conv_case(DT_BF16, &apart, "sm80", "dot-conv-parts");
+    /* what a part has no room in, or what fills the GPU, is one product */
+    matmul_case(DT_F16, 2, 208, 72, false, "sm90", "dot");
+}
+
+static bool lowers_in_parts(int64_t k, int64_t n, int64_t most_rows)
+{
+    struct graph g;
+    graph_init(&g);
+    const struct dim *xd[] = {dim_sym(g.m->dims, "s", 1, most_rows), dim_const(g.m->dims, k)};
+    int64_t wd[] = {k, n};
+    static const char *const names[] = {"y"};
+    g.m->precision = DT_F16;
+    struct ir_value *y = ir_build_matmul(&g.b, input(&g, "x", 2, xd), weight(&g, 1, 2, wd), false, false, DT_NONE);
+    ir_func_set_outputs(g.f, 1, &y, names);
+    assert_true(pass_precision(g.m, &g.diag) && pass_cse(g.m, &g.diag) && pass_group(g.m, &g.diag));
+    struct plan *p = lower_module(g.m, target_find("sm90"), 1, &g.diag);
+    assert_non_null(p);
+    bool parts = has_schedule(p, "dot-parts");
+    assert_int_equal(parts, has_schedule(p, "dot-merge"));
+    assert_int_equal(has_schedule(p, "dot"), !parts || most_rows > 2048);
+    plan_destroy(p);
+    ir_module_destroy(g.m);
+    arena_deinit(&g.a);
+    diag_deinit(&g.diag);
+    return parts;
+}
+
+/* The weights decide: a panel or few with a long K, whatever rows there may be; not enough K for two parts, or panels that fill the GPU. */
+static void test_parts_chosen(void **state)
+{
+    (void)state;
+    assert_true(lowers_in_parts(1536, 64, 1));
+    assert_true(lowers_in_parts(1536, 64, 100000));
+    assert_false(lowers_in_parts(96, 64, 1));
+    assert_false(lowers_in_parts(224, 64, 1));    /* 7 steps */
+    assert_false(lowers_in_parts(1520, 64, 1));   /* K ends within a step */
+    assert_false(lowers_in_parts(512, 8448, 1));  /* 132 panels, one a multiprocessor */
+}
+
 static void test_refused_shapes(void **state)
 {
     (void)state;
@@ -270,7 +323,8 @@ static void test_tf32(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_precisions), cmocka_unit_test(test_convolutions), cmocka_unit_test(test_refused_shapes), cmocka_unit_test(test_no_instruction),
+        cmocka_unit_test(test_precisions), cmocka_unit_test(test_convolutions), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_parts_chosen), cmocka_unit_test(test_refused_shapes), cmocka_unit_test(test_no_instruction),
         cmocka_unit_test(test_kept_wide), cmocka_unit_test(test_tf32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
  * How many CTAs are resident follows the occupancy rules of the CUDA programming guide: registers are given to a warp in
  * units of 256, each CTA takes 1 KiB of shared memory beside its own.
  */
-#include "compiler/gpu_predict.h"
+#include "passes/gpu_predict.h"
 
 #include <math.h>
 

@@ -3,8 +3,8 @@
  * What a launch would take on a GPU, from its work, the resources of its machine code and a table of devices. A prediction:
  * nothing here was measured, and reports say so.
  */
-#ifndef INFC_COMPILER_GPU_PREDICT_H
-#define INFC_COMPILER_GPU_PREDICT_H
+#ifndef INFC_PASSES_GPU_PREDICT_H
+#define INFC_PASSES_GPU_PREDICT_H
 
 #include "ir/target.h"
 
