@@ -79,7 +79,7 @@ static void print_text(struct report_facts *t, FILE *out, uint64_t peak, uint64_
         struct gpu_prediction g;
         fprintf(out, "%s%-15s %10.3f MFLOP  ", report_is_generic(k) ? "* " : "  ", k->schedule, report_value(t, l->flops) * 1e-6);
         if (report_predict(t, l, &g)) fprintf(out, "%8.1f us %3.0f%% %-6s ", g.us, 100 * g.ideal_us / g.us, g.bound);
-        else if (k->gpu.threads) fprintf(out, "%22s ", "none at these sizes");
+        else if (k->gpu.threads) fprintf(out, "%23s ", "none at these sizes");
         fprintf(out, "%-32s %s\n", k->name, l->loc);
     }
     double us = predicted_us(t);
