@@ -3,6 +3,7 @@
  * Tile instructions, written in assembly and run as the machine can: by an AMX unit, else by the tests' model behind SIGILL. Values are worked
  * out by hand from Intel's manual. Faults and encodings that assemblers do not write are tried on the model itself.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
