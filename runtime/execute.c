@@ -146,7 +146,11 @@ static void run_share(struct walk *w, uint32_t i, int64_t from, int64_t to)
     if (begin < end) fn(bufs, dims, from + begin, from + end, scratch);
 }
 
-/* Portion after portion. How large each is comes from the shape (the first), or was written at the meeting before it. */
+/*
+ * Portion after portion. How large each is comes from the shape (the first), or was written at the meeting before it. Nobody waits behind
+ * the last one: a launch behind that needs no barrier, as its slices read what the same slices wrote, begins with a portion of the same
+ * size, whose slices are the worker's own or lie before a meeting, and meets before its next one.
+ */
 static void run_portions(struct walk *w, uint32_t i)
 {
     struct job *j = w->job;

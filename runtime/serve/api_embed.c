@@ -128,10 +128,35 @@ static bool add_ids(struct embed_call *e, const struct jinja_value *x, uint32_t 
     return more;
 }
 
-/* Tokens of one input, a string or a list of ids and strings, which is one text then. False: replied. */
+/* llama-server's objects: {"prompt_string": text}, or {"content": [{"type": "text", "text": text}, ...]}, one text. False: neither. */
+static bool read_object(const struct jinja_dict *d, struct work_bytes *out)
+{
+    const struct jinja_value *one = api_field(d, "prompt_string"), *parts = api_field(d, "content");
+    if (d->count != 1) return false;
+    if (one) return one->kind == JINJA_STR && work_append(out, one->u.s, one->len);
+    if (!parts || parts->kind != JINJA_LIST || !parts->u.list->count) return false;
+    for (uint32_t i = 0; i < parts->u.list->count; i++) {
+        const struct jinja_value *x = &parts->u.list->items[i];
+        const struct jinja_value *type = x->kind == JINJA_DICT ? api_field(x->u.dict, "type") : NULL;
+        const struct jinja_value *text = type && type->kind == JINJA_STR && api_is(type, "text") ? api_field(x->u.dict, "text") : NULL;
+        if (!text || text->kind != JINJA_STR || !work_append(out, text->u.s, text->len)) return false;
+    }
+    return true;
+}
+
+/* Tokens of one input, a string, an object with one, or a list of ids and strings, which is one text then. False: replied. */
 static bool take_input(struct embed_call *e, const struct jinja_value *v, uint32_t at)
 {
     size_t n = 0;
+    if (v->kind == JINJA_DICT) {
+        struct work_bytes text = {0};
+        bool ok = read_object(v->u.dict, &text);
+        struct jinja_value whole = {.kind = JINJA_STR, .len = (uint32_t)text.n, .u.s = text.p ? text.p : ""};
+        if (!ok) server_error(e->c, 400, "input", "input[%u] is an object without a text: prompt_string, or content of texts", at);
+        ok = ok && take_input(e, &whole, at);
+        free(text.p);
+        return ok;
+    }
     /* an empty text has a vector where tokens stand around texts */
     if (v->kind == JINJA_STR && !add_ids(e, v, at, TOK_ENCODE_BOS | TOK_ENCODE_EOS, &n)) return false;
     for (uint32_t i = 0; v->kind == JINJA_LIST && i < v->u.list->count; i++)
@@ -221,7 +246,7 @@ static bool take(struct embed_call *e, const struct jinja_dict *d)
     if (!take_fields(e, d)) return false;
     if (input && input->kind == JINJA_LIST && input->u.list->count && !is_one(input->u.list))
         items = input->u.list->items, n = input->u.list->count;
-    if (!input || (input->kind != JINJA_STR && input->kind != JINJA_LIST) || n > MAX_TEXTS) {
+    if (!input || (input->kind != JINJA_STR && input->kind != JINJA_LIST && input->kind != JINJA_DICT) || n > MAX_TEXTS) {
         server_error(e->c, 400, "input", "input is a text, token ids, or a list of at most %d",
                      MAX_TEXTS);
         return false;

@@ -336,6 +336,14 @@ def vectors():
         one = [e.post("/v1/embeddings", {"input": x})["data"] for x in (ids + [7], ["robot city", 7], [["robot city", 7]])]
         assert all(len(x) == 1 and x[0]["embedding"] == one[0][0]["embedding"] for x in one)
         assert len(e.post("/v1/embeddings", {"input": [[5, "city"], "a", [6]]})["data"]) == 3
+        # llama-server's objects
+        text = e.post("/v1/embeddings", {"input": "robot city"})["data"][0]["embedding"]
+        parts = {"content": [{"type": "text", "text": "robot "}, {"type": "text", "text": "city"}]}
+        for x in ({"prompt_string": "robot city"}, parts, ["a", parts]):
+            assert e.post("/v1/embeddings", {"input": x})["data"][-1]["embedding"] == text, x
+        for bad in ({"content": "a"}, {"content": []}, {"content": [{"type": "image_url", "image_url": {"url": "x"}}]}, {"prompt_string": 5},
+                    {"prompt_string": "a", "multimodal_data": ["x"]}, [[{"prompt_string": "a"}]]):
+            assert e.post("/v1/embeddings", {"input": bad}, 400)["error"]["param"] == "input", bad
         assert e.post("/v1/embeddings", {"input": "a", "dimensions": 3}, 400)["error"]["param"] == "dimensions"
         e.post("/v1/completions", {"prompt": "a"}, 501)
         S.post("/v1/embeddings", {"input": "a"}, 501)
