@@ -304,6 +304,63 @@ static void test_apart(void **state)
     per_part = 0;
 }
 
+/*
+ * Prompts in slices between the steps of answers: whatever is cancelled, destroyed or preempted while its batch is paused, and
+ * whoever gets its pages, every other answer is right, and no page is lost.
+ */
+static void crowd(uint32_t slice, uint32_t chunk, uint32_t n_pages, uint32_t window, uint32_t preempt, uint64_t *n_paused)
+{
+    enum { N_MORE = 24 };
+    struct fake_model f;
+    struct lm_request *r[N_PROMPTS + N_MORE];
+    static struct answer got[N_PROMPTS + N_MORE];
+    struct lm_request_desc d;
+    fake_init(&f, N_VOCAB, n_pages, P, window);
+    per_part = slice;
+    struct lm_generator *g = make(&f, CTX, 6, chunk, false);
+    for (uint32_t i = 0, more = 0; i < N_PROMPTS; i++) {
+        describe(i, &d);
+        r[i] = submit(g, &d, &got[i]);
+        for (; more < N_MORE * (i + 1) / N_PROMPTS; more++) { /* to be given up */
+            describe((more * 5 + 3) % N_PROMPTS, &d);
+            d.salt = more;
+            r[N_PROMPTS + more] = submit(g, &d, &got[N_PROMPTS + more]);
+        }
+    }
+    bool more = true;
+    for (uint32_t step = 1; more; step++) {
+        assert_int_equal(lm_generator_step(g, &more, NULL), 0);
+        *n_paused += f.parted && f.at < f.parted->n_tokens;
+        if (preempt && step % preempt == 0 && step < 300) lm_generator_preempt(g);
+        for (uint32_t k = N_PROMPTS; step % 3 == 0 && k < N_PROMPTS + N_MORE; k++) {
+            if (!r[k] || lm_request_finish(r[k]) != LM_RUNNING || (k + step) % 5) continue;
+            if (k % 2) lm_request_cancel(r[k]);
+            else lm_request_destroy(r[k]), r[k] = NULL;
+            break;
+        }
+        assert_true(step < 40000);
+    }
+    for (uint32_t i = 0; i < N_PROMPTS; i++) same(&got[i], &want[window > 0][i]);
+    close_all(g, r, N_PROMPTS + N_MORE);
+    fake_deinit(&f);
+}
+
+static void test_crowd_that_leaves(void **state)
+{
+    static const uint32_t slices[] = {1, 5, 33}, chunks[] = {7, 64, 512};
+    uint64_t n_paused = 0;
+    (void)state;
+    for (int s = 0; s < 3; s++)
+        for (int c = 0; c < 3; c++)
+            for (uint32_t window = 0; window <= 13; window += 13)
+                for (uint32_t preempt = 0; preempt <= 11; preempt += 11) {
+                    crowd(slices[s], chunks[c], 400, window, preempt, &n_paused);
+                    crowd(slices[s], chunks[c], CTX / P, window, preempt, &n_paused);
+                }
+    per_part = 0;
+    assert_true(n_paused > 1000);
+}
+
 /* ---- ends ---- */
 
 static void test_stops(void **state)
@@ -752,7 +809,8 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matrix), cmocka_unit_test(test_prompts_that_leave), cmocka_unit_test(test_apart),
+        cmocka_unit_test(test_matrix), cmocka_unit_test(test_prompts_that_leave), cmocka_unit_test(test_crowd_that_leaves),
+        cmocka_unit_test(test_apart),
         cmocka_unit_test(test_stops),
         cmocka_unit_test(test_eos),
         cmocka_unit_test(test_half_character),
