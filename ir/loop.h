@@ -164,6 +164,8 @@ struct lp_value *lp_bitcast(struct lp_builder *b, struct lp_value *x, enum dtype
 struct lp_value *lp_splat(struct lp_builder *b, struct lp_value *x, int rows, int cols);
 struct lp_value *lp_extract(struct lp_builder *b, struct lp_value *x, int index);
 struct lp_value *lp_interleave(struct lp_builder *b, struct lp_value *x);
+/* to: DT_I8 or DT_U8 */
+struct lp_value *lp_bytes(struct lp_builder *b, struct lp_value *x, enum dtype to);
 struct lp_value *lp_reduce(struct lp_builder *b, enum lp_reduce_kind kind, struct lp_value *x);
 struct lp_value *lp_mma(struct lp_builder *b, struct lp_value *acc, struct lp_value *x, struct lp_value *y, int k);
 

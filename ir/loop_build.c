@@ -310,6 +310,13 @@ struct lp_value *lp_interleave(struct lp_builder *b, struct lp_value *x)
     return emit(b, LP_OP_INTERLEAVE, 1, &x, lp_vector(x->type.dtype, x->type.rows * x->type.cols));
 }
 
+struct lp_value *lp_bytes(struct lp_builder *b, struct lp_value *x, enum dtype to)
+{
+    int n = (int)dtype_bytes(x->type.dtype);
+    INFC_ASSERT(dtype_is_int(x->type.dtype) && n > 0 && x->type.cols * n <= UINT16_MAX && (to == DT_I8 || to == DT_U8));
+    return emit(b, LP_OP_BYTES, 1, &x, lp_tile(to, x->type.rows, x->type.cols * n));
+}
+
 struct lp_value *lp_reduce(struct lp_builder *b, enum lp_reduce_kind kind, struct lp_value *x)
 {
     struct lp_type t = x->type;
@@ -327,8 +334,8 @@ struct lp_value *lp_mma(struct lp_builder *b, struct lp_value *acc, struct lp_va
 {
     enum dtype da = acc->type.dtype, dx = x->type.dtype, dy = y->type.dtype;
     INFC_ASSERT(k == 1 || k == 2 || k == 4);
-    INFC_ASSERT(x->type.rows == acc->type.rows && x->type.cols == k);
-    INFC_ASSERT(y->type.rows == 1 && y->type.cols == acc->type.cols * k);
+    INFC_ASSERT(x->type.rows == acc->type.rows && x->type.cols == k * y->type.rows);
+    INFC_ASSERT((y->type.rows == 1 || k == 4) && y->type.cols == acc->type.cols * k);
     if (k == 1) INFC_ASSERT(dx == da && dy == da && da != DT_BOOL);
     if (k == 2)
         INFC_ASSERT((da == DT_F32 && dx == DT_BF16 && dy == DT_BF16) || (da == DT_I32 && dx == DT_I16 && dy == DT_I16));

@@ -137,6 +137,16 @@ static void run_interleave(const struct machine *m, const struct lp_op *op)
         for (size_t r = 0; r < t.rows; r++) *out++ = x[r * t.cols + c];
 }
 
+static void run_bytes(const struct machine *m, const struct lp_op *op)
+{
+    struct lp_type t = op->operands[0]->type;
+    const union lp_cell *x = cells_of(m, op->operands[0]);
+    union lp_cell *out = cells_of(m, op->results[0]);
+    size_t n = dtype_bytes(t.dtype);
+    for (size_t i = 0; i < (size_t)t.rows * t.cols; i++)
+        for (size_t j = 0; j < n; j++) *out++ = lp_cell_from_bits(op->results[0]->type.dtype, lp_cell_bits(t.dtype, x[i]) >> 8 * j & 255);
+}
+
 static void run_reduce(const struct machine *m, const struct lp_op *op)
 {
     struct lp_type t = op->operands[0]->type;
@@ -206,7 +216,7 @@ static void run_dot_blocks(const struct machine *m, const struct lp_op *op)
 static void run_mma(const struct machine *m, const struct lp_op *op)
 {
     struct lp_type t = op->results[0]->type;
-    size_t k = (size_t)op->index;
+    size_t k = (size_t)op->index, n = op->operands[2]->type.rows, cols = t.cols;
     const union lp_cell *acc = cells_of(m, op->operands[0]), *x = cells_of(m, op->operands[1]);
     const union lp_cell *y = cells_of(m, op->operands[2]);
     union lp_cell *out = cells_of(m, op->results[0]);
@@ -214,7 +224,7 @@ static void run_mma(const struct machine *m, const struct lp_op *op)
         for (size_t c = 0; c < t.cols; c++) {
             union lp_cell v = acc[r * t.cols + c];
             /* bf16 and 8-bit elements are held as the same values in the accumulator's form. */
-            for (size_t i = 0; i < k; i++) v = lp_cell_fma(t.dtype, x[r * k + i], y[c * k + i], v);
+            for (size_t i = 0; i < k * n; i++) v = lp_cell_fma(t.dtype, x[r * k * n + i], y[(i / k * cols + c) * k + i % k], v);
             out[r * t.cols + c] = v;
         }
 }
@@ -365,6 +375,7 @@ static bool run_op(struct machine *m, const struct lp_op *op)
     case LP_OP_SPLAT: run_splat(m, op); return true;
     case LP_OP_EXTRACT: run_extract(m, op); return true;
     case LP_OP_INTERLEAVE: run_interleave(m, op); return true;
+    case LP_OP_BYTES: run_bytes(m, op); return true;
     case LP_OP_REDUCE: run_reduce(m, op); return true;
     case LP_OP_MMA: run_mma(m, op); return true;
     case LP_OP_DOT: run_dot(m, op); return true;

@@ -107,7 +107,7 @@ static const char *check_mma(const struct lp_op *op)
     int k = op->index;
     if (k != 1 && k != 2 && k != 4) return "k is not 1, 2 or 4";
     if (!same_type(c, op->results[0]->type)) return "the result's type is not the accumulator's";
-    if (x.rows != c.rows || x.cols != k || y.rows != 1 || y.cols != c.cols * k) return "the shapes do not fit";
+    if (x.rows != c.rows || x.cols != k * y.rows || (y.rows != 1 && k != 4) || y.cols != c.cols * k) return "the shapes do not fit";
     bool fits = k == 1   ? x.dtype == c.dtype && y.dtype == c.dtype && c.dtype != DT_BOOL
                 : k == 2 ? (c.dtype == DT_F32 && x.dtype == DT_BF16 && y.dtype == DT_BF16) ||
                                (c.dtype == DT_I32 && x.dtype == DT_I16 && y.dtype == DT_I16)
@@ -136,6 +136,9 @@ static const char *check_tile_op(const struct lp_kernel *k, const struct lp_op *
         if (x.dtype != r.dtype) return "the result's type is not the operand's";
         if (op->index < 0 || op->index >= (x.rows > 1 ? x.rows : x.cols)) return "the index is out of range";
         return r.rows != 1 || r.cols != (x.rows > 1 ? x.cols : 1) ? "the result is not one row or element" : NULL;
+    case LP_OP_BYTES:
+        if (!dtype_is_int(x.dtype) || (r.dtype != DT_I8 && r.dtype != DT_U8)) return "not integers to bytes";
+        return r.rows == x.rows && r.cols == x.cols * (int)dtype_bytes(x.dtype) ? NULL : "the result does not have all bytes";
     case LP_OP_INTERLEAVE:
         if (x.dtype != r.dtype) return "the result's type is not the operand's";
         return r.rows != 1 || r.cols != (int)x.rows * x.cols ? "the result is not a row of all elements" : NULL;

@@ -6,7 +6,9 @@
  * A slice is a panel of 32 columns and a block of rows. Few rows read the stream at the speed of memory and take it apart in
  * registers. Nibbles are not shifted where a mask will do: the pair in bits 4..7 counts 16 times, that in bits 8..11 256
  * times, each in an accumulator of its own, whose sum is shifted back (exactly: it is a multiple). Many rows take the panel
- * apart once, into a stack buffer of words.
+ * apart once, into a stack buffer of words. Where the level has tiles, many rows take it apart into bytes: a word of the activations is two bytes,
+ * unsigned below and signed above, so that a tile of words meets a tile of (w, 0) pairs of bytes and one of (0, w), and the second sum counts
+ * 256 times.
  *
  * Bits: within a group all is exact; the f32 operations behind it are, group by group, those that the op table states. So one
  * row, few and many give the same bits.
@@ -21,6 +23,7 @@
 #define MAX_UNROLL 8        /* rows of q in a group that are written out where one row is multiplied */
 #define PAIR_UNROLL 4       /* pairs of words that are written out: enough to hide the loop, and a quarter of the code of a group */
 #define MAX_REST 4          /* rows of the smaller of two tiles for what is left: 16 rows are 6 + 6 + 4 */
+#define TILE 16             /* rows, and columns, of a tile */
 #define AHEAD_TILES 3       /* tiles of rows that together ask for the whole next panel: 16 rows are so many */
 #define MAX_PANEL_BYTES (8 << 20)
 #define STREAMS 2                 /* places that weights of STREAMED_BYTES and more are read from at once: memory gives more then */
@@ -31,6 +34,9 @@ struct qmm {
     struct blocks d;
     int q, sum, step, w;         /* buffers */
     int words;                   /* stack buffer [K / 2, 64]: a panel taken apart */
+    bool tiles;                  /* many rows go by tiles of bytes */
+    int above;                   /* then words holds w in the low bytes, and this one, of the same shape, in the high bytes */
+    int max_direct;
     const struct dim *m, *n;
     int64_t groups;
     int rank;
@@ -237,6 +243,25 @@ static struct lp_value *words_group(struct qmm *t, const struct tile *x, struct 
     return loop->results[0];
 }
 
+/* The same by tiles. */
+static struct lp_value *tiles_group(struct qmm *t, const struct tile *x, struct lp_value *g)
+{
+    struct lp_builder *b = &t->l->e.b;
+    enum dtype weights = t->d.nibbles ? DT_U8 : DT_I8;
+    struct lp_value *zero = lp_const_i(b, lp_tile(DT_I32, x->rows, x->nr), 0), *below = zero, *above = zero;
+    int each = t->d.group < 2 * TILE ? t->d.group : 2 * TILE; /* words of a row of a tile */
+    struct lp_value *first = lp_binary(b, LP_OP_MUL, g, lp_index(b, t->d.group));
+    for (int k = 0; k < t->d.group; k += each) {
+        struct lp_value *at_a[2] = {x->row, offset(b, first, k)}, *at_w[2] = {lp_binary(b, LP_OP_FLOORDIV, at_a[1], lp_index(b, 2)), x->unit};
+        struct lp_value *a = lp_load_tile(b, t->q, at_a, x->rows, each, 0, 1, NULL, NULL);
+        struct lp_value *w = lp_load_tile(b, t->words, at_w, each / 2, 2 * x->nr, 0, 1, NULL, NULL);
+        struct lp_value *w_above = lp_load_tile(b, t->above, at_w, each / 2, 2 * x->nr, 0, 1, NULL, NULL);
+        below = lp_mma(b, below, lp_bytes(b, a, DT_U8), lp_bytes(b, w, weights), 4);
+        above = lp_mma(b, above, lp_bytes(b, a, DT_I8), lp_bytes(b, w_above, weights), 4);
+    }
+    return lp_binary(b, LP_OP_ADD, below, lp_binary(b, LP_OP_SHL, above, lp_const_i(b, above->type, 8)));
+}
+
 static struct lp_value *contract(struct qmm *t, const struct tile *x, bool words)
 {
     struct expr_ctx *e = &t->l->e;
@@ -246,7 +271,8 @@ static struct lp_value *contract(struct qmm *t, const struct tile *x, bool words
     struct lp_op *loop = expr_for_begin(e, LP_LOOP_SERIAL, e->zero, lp_index(b, t->groups), 1, 1, &acc);
     struct lp_value *g = loop->regions[0]->args[0];
     if (!words) prefetch(t, x->panel, g, e->zero, blocks_q_at(&t->d));
-    struct lp_value *c = lp_cast(b, words ? words_group(t, x, g) : stream_group(t, x, g), DT_F32);
+    struct lp_value *c = !words ? stream_group(t, x, g) : t->tiles ? tiles_group(t, x, g) : words_group(t, x, g);
+    c = lp_cast(b, c, DT_F32);
     acc = loop->regions[0]->args[1];
     struct lp_value *sum = t->d.zero || t->d.has_min ? column(t, t->sum, x->row, x->rows, x->nrows, g) : NULL;
     if (t->d.zero) c = lp_fma(b, sum, lp_const_f(b, lp_vector(DT_F32, x->nr), -t->d.zero), c);
@@ -254,6 +280,18 @@ static struct lp_value *contract(struct qmm *t, const struct tile *x, bool words
     acc = lp_fma(b, c, load_floats(t, x->panel, g, 0, x->col, x->nr), acc);
     expr_for_end(e, loop, &acc);
     return lp_binary(b, LP_OP_MUL, loop->results[0], column(t, t->step, x->row, x->rows, x->nrows, e->zero));
+}
+
+/* Pairs of words to row p of the stack buffer, or of both. */
+static void keep(struct qmm *t, struct lp_value *p, struct lp_value *w)
+{
+    struct lp_builder *b = &t->l->e.b;
+    struct lp_value *idx[2] = {p, t->l->e.zero};
+    if (t->tiles) {
+        lp_store_tile(b, t->above, idx, lp_binary(b, LP_OP_SHL, w, lp_const_i(b, w->type, 8)), 0, 1, NULL, NULL);
+        if (!t->d.nibbles) w = lp_binary(b, LP_OP_AND, w, lp_const_i(b, w->type, 255));
+    }
+    lp_store_tile(b, t->words, idx, w, 0, 1, NULL, NULL);
 }
 
 /* The panel's words to the stack buffer. */
@@ -273,10 +311,7 @@ static void take_apart(struct qmm *t, struct lp_value *panel)
     prefetch(t, panel, g, at, 2 * BLOCKS_COLS);
     struct lp_value *p = lp_binary(b, LP_OP_ADD, lp_binary(b, LP_OP_MUL, g, lp_index(b, n)), i);
     p = lp_binary(b, LP_OP_MUL, p, lp_index(b, pairs));
-    for (int s = 0; s < pairs; s++) {
-        struct lp_value *idx[2] = {lp_binary(b, LP_OP_ADD, p, lp_index(b, s)), e->zero};
-        lp_store_tile(b, t->words, idx, pair(t, u, high, s), 0, 1, NULL, NULL);
-    }
+    for (int s = 0; s < pairs; s++) keep(t, lp_binary(b, LP_OP_ADD, p, lp_index(b, s)), pair(t, u, high, s));
     if (high) high = next_high(t, high);
     expr_for_end(e, loop, high ? &high : NULL);
     expr_for_end(e, groups, NULL);
@@ -394,6 +429,10 @@ static void emit_many(struct qmm *t, struct lp_value *lo, struct lp_value *hi, s
     struct lp_value *row = loop->regions[0]->args[0];
     emit_columns(t, row, t->mr, NULL, panel, t->nr, share_of(t, row, lo));
     expr_for_end(e, loop, NULL);
+    if (t->tiles) { /* a tile of fewer rows would cost as much as these rows do from the stream */
+        emit_few(t, full, hi, panel);
+        return;
+    }
     struct branch some = branch_begin(e, lp_binary(b, LP_OP_GT, rest, e->zero));
     if (t->l->level->n_vector_regs >= 32) {
         struct branch half = branch_begin(e, lp_binary(b, LP_OP_LE, rest, lp_index(b, MAX_REST)));
@@ -418,11 +457,11 @@ static void emit_block(struct qmm *t, struct lp_value *lo, struct lp_value *hi, 
         expr_for_end(e, rows, NULL);
         return;
     }
-    if (dim_is_const(t->m) && t->m->value <= MAX_DIRECT) {
+    if (dim_is_const(t->m) && t->m->value <= t->max_direct) {
         emit_few(t, lo, hi, panel);
         return;
     }
-    struct branch few = branch_begin(e, lp_binary(&e->b, LP_OP_LE, count, lp_index(&e->b, MAX_DIRECT)));
+    struct branch few = branch_begin(e, lp_binary(&e->b, LP_OP_LE, count, lp_index(&e->b, t->max_direct)));
     emit_few(t, lo, hi, panel);
     branch_else(e, &few);
     emit_many(t, lo, hi, panel);
@@ -491,10 +530,13 @@ enum lower_result lower_qmatmul(struct lower_ctx *l)
     lower_set_2d(l, t.sum, t.m, dim_const(dc, t.groups));
     lower_set_2d(l, t.step, t.m, dim_const(dc, 1));
     l->k->bufs.v[t.w].align_bytes = 64;
-    t.mr = 6, t.nr = l->level->n_vector_regs >= 32 ? 2 * t.lanes : t.lanes;
-    if (!l->level->gpu && !(dim_is_const(t.m) && t.m->value <= MAX_DIRECT)) {
+    t.mr = 6, t.nr = l->level->n_vector_regs >= 32 ? 2 * t.lanes : t.lanes, t.max_direct = MAX_DIRECT;
+    t.tiles = l->level->has_amx && t.d.group % 2 == 0 && (t.d.group <= 2 * TILE || t.d.group % (2 * TILE) == 0);
+    if (t.tiles) t.mr = t.nr = TILE, t.max_direct = TILE - 1;
+    if (!l->level->gpu && !(dim_is_const(t.m) && t.m->value <= t.max_direct)) {
         int64_t dims[] = {k / 2, 2 * BLOCKS_COLS};
         t.words = lp_add_stack(l->k, "words", DT_I16, 2, dims);
+        if (t.tiles) t.above = lp_add_stack(l->k, "above", DT_I16, 2, dims);
     }
     const struct dim *panels = dim_ceildiv(dc, t.n, dim_const(dc, BLOCKS_COLS)), *blocks = dim_ceildiv(dc, t.m, dim_const(dc, ROW_BLOCK));
     struct lp_value *panel = lower_slice(l), *block = e->zero;

@@ -356,6 +356,7 @@ bool cg_op(struct cg *g, struct lp_op *op, struct lp_op **last)
     case LP_OP_SPLAT:
     case LP_OP_EXTRACT:
     case LP_OP_INTERLEAVE:
+    case LP_OP_BYTES:
     case LP_OP_REDUCE:
     case LP_OP_MMA: return cg_tile_op(g, op);
     case LP_OP_LOAD:

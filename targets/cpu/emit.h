@@ -113,8 +113,11 @@ bool cg_pointwise(struct cg *g, struct lp_op *op, struct lp_op **last);
 /* Code of one op, or of some that follow one another. */
 bool cg_op(struct cg *g, struct lp_op *op, struct lp_op **last);
 bool cg_count_op(struct cg *g, const struct lp_op *op); /* false after a diagnostic: too much, too large, no code */
-bool cg_tile_op(struct cg *g, struct lp_op *op); /* IOTA SPLAT EXTRACT REDUCE MMA (emit_tile.c) */
+bool cg_tile_op(struct cg *g, struct lp_op *op); /* IOTA SPLAT EXTRACT BYTES REDUCE MMA (emit_tile.c) */
+bool cg_mma_tiles(struct cg *g, struct lp_op *op); /* MMA of 8-bit integers by the tiles of AMX; false: does not fit them (emit_amx.c) */
 bool cg_memory(struct cg *g, struct lp_op *op);  /* LOAD STORE (emit_mem.c) */
+/* Where row 0 of a LOAD lies and the bytes from row to row; false when rows are not whole and contiguous. */
+bool cg_load_place(struct cg *g, struct lp_op *load, LLVMValueRef *at, LLVMValueRef *row_bytes);
 void cg_prefetch(struct cg *g, struct lp_op *op);
 
 #endif

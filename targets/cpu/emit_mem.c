@@ -388,6 +388,16 @@ static bool load(struct cg *g, struct lp_op *op)
     return true;
 }
 
+bool cg_load_place(struct cg *g, struct lp_op *op, LLVMValueRef *at, LLVMValueRef *row_bytes)
+{
+    struct access x;
+    describe(g, op, &x);
+    if (x.nrows || x.ncols || x.buf->dtype == DT_BOOL || !is_contiguous(&x) || (x.type.rows > 1 && !x.row_stride)) return false;
+    *at = emit_address(g, x.cg_buf->base, &x.base);
+    *row_bytes = x.row_stride ? LLVMBuildMul(g->b, x.row_stride, cg_i64(g, x.esize), "") : cg_i64(g, 0);
+    return true;
+}
+
 /* ---- stores ---- */
 
 static void write_counted(struct cg *g, const struct access *x, LLVMValueRef v, LLVMValueRef p)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ops on whole tiles: IOTA, SPLAT, EXTRACT, INTERLEAVE, REDUCE, MMA. */
+/* Ops on whole tiles: IOTA, SPLAT, EXTRACT, INTERLEAVE, BYTES, REDUCE, MMA. */
 #include "targets/cpu/emit.h"
 
 static LLVMValueRef iota(LLVMTypeRef e, int n)
@@ -162,16 +162,19 @@ static LLVMValueRef dot_words(struct cg *g, int n, LLVMValueRef acc, LLVMValueRe
     return LLVMBuildAdd(g->b, acc, multiply_add_pairs(g, n, wa, wb), "");
 }
 
-/* Columns go through in native registers and are put together again; LLVM folds the taking apart away. */
-static void mma_int(struct cg *g, struct lp_op *op, struct cg_value *y)
+/*
+ * Columns go through in native registers and are put together again; LLVM folds the taking apart away. One of the n groups of k that
+ * a row of the left operand has; y holds the sums.
+ */
+static void mma_int(struct cg *g, struct lp_op *op, struct cg_value *y, int group)
 {
     struct lp_type t = op->results[0]->type;
     enum dtype da = op->operands[1]->type.dtype, db = op->operands[2]->type.dtype;
-    int k = op->index, lane = chunk_lanes(g, t.cols) ? chunk_lanes(g, t.cols) : t.cols, chunks = t.cols / lane;
-    LLVMValueRef b = LLVMBuildBitCast(g->b, cg_row(g, op->operands[2], 0, k * t.cols), cg_vec(g->i32, t.cols), "");
+    int k = op->index, n = op->operands[2]->type.rows, lane = chunk_lanes(g, t.cols) ? chunk_lanes(g, t.cols) : t.cols, chunks = t.cols / lane;
+    LLVMValueRef b = LLVMBuildBitCast(g->b, cg_row(g, op->operands[2], group, k * t.cols), cg_vec(g->i32, t.cols), "");
     for (int r = 0; r < t.rows; r++) {
-        LLVMValueRef acc = cg_row(g, op->operands[0], r, t.cols);
-        LLVMValueRef a = splat_group(g, cg_row(g, op->operands[1], r, k), g->i32, lane);
+        LLVMValueRef acc = group ? y->rows[r] : cg_row(g, op->operands[0], r, t.cols), row = cg_row(g, op->operands[1], r, k * n);
+        LLVMValueRef a = splat_group(g, n == 1 ? row : lanes(g, row, NULL, group * k, 1, k), g->i32, lane);
         LLVMValueRef out = chunks == 1 ? NULL : LLVMGetPoison(cg_vec(g->i32, t.cols));
         for (int c = 0; c < chunks; c++) {
             LLVMValueRef part = chunks == 1 ? acc : lanes(g, acc, NULL, c * lane, 1, lane);
@@ -188,7 +191,8 @@ static bool mma(struct cg *g, struct lp_op *op)
     struct cg_value *y = cg_set(g, op->results[0], g->depth);
     if (op->index == 1) mma_1(g, op, y);
     else if (op->index == 2 && op->results[0]->type.dtype == DT_F32) mma_2(g, op, y);
-    else mma_int(g, op, y);
+    else if (cg_mma_tiles(g, op)) return true;
+    else for (int i = 0; i < op->operands[2]->type.rows; i++) mma_int(g, op, y, i);
     return true;
 }
 
@@ -255,6 +259,15 @@ static bool interleave(struct cg *g, struct lp_op *op)
     return true;
 }
 
+static bool bytes(struct cg *g, struct lp_op *op)
+{
+    struct lp_type t = op->results[0]->type;
+    struct cg_value *y = cg_set(g, op->results[0], g->depth);
+    for (int r = 0; r < t.rows; r++)
+        y->rows[r] = LLVMBuildBitCast(g->b, cg_row(g, op->operands[0], r, op->operands[0]->type.cols), cg_vec(g->i8, t.cols), "");
+    return true;
+}
+
 bool cg_tile_op(struct cg *g, struct lp_op *op)
 {
     switch (op->code) {
@@ -267,6 +280,7 @@ bool cg_tile_op(struct cg *g, struct lp_op *op)
     case LP_OP_SPLAT: return splat(g, op);
     case LP_OP_EXTRACT: return extract(g, op);
     case LP_OP_INTERLEAVE: return interleave(g, op);
+    case LP_OP_BYTES: return bytes(g, op);
     case LP_OP_REDUCE: return reduce(g, op);
     default: return mma(g, op);
     }

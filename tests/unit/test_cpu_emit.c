@@ -511,6 +511,56 @@ static void compare_words(void *state, const char *text)
     compare(state, words, NULL);
 }
 
+/*
+ * Products of whole tiles: operands from memory, as the bytes of words, from registers (shifted), from memory that is written before it is
+ * used; an accumulator that is not zero, and a sum of sums. $R rows, $G quads, $C columns.
+ */
+static const char tiles_text[] =
+    "kernel \"tiles\" loc \"n\" schedule \"g\" slices 2 claim 0 {\n"
+    "  arg @0 \"x\" : i16[2, $R, $W] align 2\n"
+    "  arg @1 \"w\" : $B[$G, $Q] align 1\n"
+    "  arg @2 \"y\" : i32[2, $R, $C] align 4 writable\n"
+    "  stack @3 \"s\" : $B[$G, $Q] align 64\n"
+    "  body(%0) {\n"
+    "    %1 = const 0 : i64\n"
+    "    %2 = const 100000 : i32<$Rx$C>\n"
+    "    %3 = load @0[%0, %1, %1] rows 1 cols 2 : i16<$Rx$W>\n"
+    "    %4 = load @1[%1, %1] rows 0 cols 1 : $B<$Gx$Q>\n"
+    "    %5 = bytes %3 : $A<$Rx$K>\n"
+    "    %6 = mma 4, %2, %5, %4 : i32<$Rx$C>\n"
+    "    %7 = const 3 : $B\n"
+    "    %8 = shr %4, %7 : $B<$Gx$Q>\n"
+    "    %9 = mma 4, %6, %5, %8 : i32<$Rx$C>\n"
+    "    store @3[%1, %1], %8 rows 0 cols 1\n"
+    "    %10 = load @3[%1, %1] rows 0 cols 1 : $B<$Gx$Q>\n"
+    "    store @3[%1, %1], %4 rows 0 cols 1\n"
+    "    %11 = const 0 : i32<$Rx$C>\n"
+    "    %12 = mma 4, %11, %5, %10 : i32<$Rx$C>\n"
+    "    %13 = sub %9, %12 : i32<$Rx$C>\n"
+    "    store @2[%0, %1, %1], %13 rows 1 cols 2\n"
+    "  }\n"
+    "}\n";
+
+static void tiles_case(struct fixture *f, const char *a, const char *b, int rows, int quads, int cols)
+{
+    char text[4096], *p = text;
+    for (const char *q = tiles_text; *q; q++) {
+        if (*q != '$') *p++ = *q;
+        else if (*++q == 'A' || *q == 'B') p += sprintf(p, "%s", *q == 'A' ? a : b);
+        else p += sprintf(p, "%d", *q == 'R' ? rows : *q == 'W' ? 2 * quads : *q == 'K' ? 4 * quads : *q == 'G' ? quads : *q == 'Q' ? 4 * cols : cols);
+    }
+    *p = 0;
+    compare(f, text, NULL);
+}
+
+static void test_mma_tiles(void **state)
+{
+    static const char *const types[] = {"i8", "u8"};
+    static const int shapes[][3] = {{16, 16, 16}, {2, 16, 16}, {5, 3, 7}, {16, 2, 16}, {16, 16, 2}, {17, 16, 16}, {3, 17, 16}, {3, 4, 20}};
+    for (int t = 0; t < 4; t++)
+        for (size_t s = 0; s < ARRAY_LEN(shapes); s++) tiles_case(*state, types[t & 1], types[t >> 1], shapes[s][0], shapes[s][1], shapes[s][2]);
+}
+
 static void test_mma_pairs_and_quads(void **state)
 {
     const char *pairs =
@@ -712,7 +762,7 @@ int main(void)
         TEST(test_registry),      TEST(test_relu),   TEST(test_matmul),
         TEST(test_bounds),        TEST(test_strided_columns), TEST(test_gather_scatter),
         TEST(test_reduce),        TEST(test_control), TEST(test_private_buffers),
-        TEST(test_mma_pairs_and_quads), TEST(test_same_bytes_on_threads), TEST(test_spills_are_counted),
+        TEST(test_mma_pairs_and_quads), TEST(test_mma_tiles), TEST(test_same_bytes_on_threads), TEST(test_spills_are_counted),
         TEST(test_text_forms),    TEST(test_unsupported_is_reported), TEST(test_data),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -23,8 +23,11 @@
 static const struct target_level levels[] = {
     {.name = "v2", .isa = INFR_ISA_V2, .vector_bytes = 16, .n_vector_regs = 16},
     {.name = "v4", .isa = INFR_ISA_V4, .vector_bytes = 64, .n_vector_regs = 32, .has_fma = true, .has_masks = true},
+    {.name = "amx", .isa = INFR_ISA_AMX, .vector_bytes = 64, .n_vector_regs = 32, .has_fma = true, .has_masks = true, .has_vnni = true,
+     .has_bf16 = true, .has_amx = true},
 };
-static const struct target test_target = {.name = "test", .levels = levels, .n_levels = 2};
+enum { LEVELS = ARRAY_LEN(levels), ALL_LEVELS = 1u << INFR_ISA_V2 | 1u << INFR_ISA_V4 | 1u << INFR_ISA_AMX };
+static const struct target test_target = {.name = "test", .levels = levels, .n_levels = LEVELS};
 
 struct graph {
     struct diag_sink diag;
@@ -34,7 +37,7 @@ struct graph {
     struct ir_builder b;
     struct ir_tensor in[8];
     const char *what; /* for messages */
-    struct ir_tensor got[2]; /* a level, after check() */
+    struct ir_tensor got[LEVELS]; /* a level, after check() */
 };
 
 static void graph_init(struct graph *g)
@@ -140,9 +143,9 @@ static int check_streams(struct graph *g)
 {
     int n = 0;
     struct knob_chooser chooser = {choose_streams, &n};
-    struct plan *p = lower_module_tuned(g->m, &test_target, 1u << INFR_ISA_V2 | 1u << INFR_ISA_V4, &chooser, &g->diag);
+    struct plan *p = lower_module_tuned(g->m, &test_target, ALL_LEVELS, &chooser, &g->diag);
     assert_non_null(p);
-    for (int l = 0; l < 2; l++) {
+    for (int l = 0; l < LEVELS; l++) {
         struct ir_tensor got = {0};
         assert_true(plan_eval(p, levels[l].isa, g->in, &got, read_const, &g->arena, &g->diag));
         assert_int_equal(got.n_bytes, g->got[l].n_bytes);
@@ -164,10 +167,10 @@ static void check(struct graph *g, struct ir_value *out, float tolerance)
     assert_true(ok);
     struct pass_options po = {0};
     ok = pass_run_all(g->m, &po, &g->diag);
-    struct plan *p = ok ? lower_module(g->m, &test_target, 1u << INFR_ISA_V2 | 1u << INFR_ISA_V4, &g->diag) : NULL;
+    struct plan *p = ok ? lower_module(g->m, &test_target, ALL_LEVELS, &g->diag) : NULL;
     if (!p) diag_print_text(&g->diag, stderr);
     assert_non_null(p);
-    for (int l = 0; l < 2; l++) {
+    for (int l = 0; l < LEVELS; l++) {
         for (int i = 0; i < g->f->n_inputs; i++) /* states start empty again: pages hold no numbers */
             if (g->f->input_state[i]) memset(g->in[i].data, 0xFF, g->in[i].n_bytes);
         ok = plan_eval(p, levels[l].isa, g->in, &got, read_const, &g->arena, &g->diag);
@@ -250,11 +253,12 @@ static void int_case(const struct ir_encoding *e, int64_t max, int64_t rows, int
     /* tensor units take 16 weights or a multiple, in a sum that 24 bits hold */
     bool fits = e->group_elems % 16 == 0 && e->group_elems <= 64;
     if (rows < 5 || rows > 31) check_gpu(&g, fits ? "dot-blocks" : NULL, &g.got[0]);
-    for (int l = 0; l < 2; l++) {
+    for (int l = 0; l < LEVELS; l++) {
         if (rows == 1) memcpy(first + l * N, g.got[l].data, (size_t)N * sizeof *first);
         else assert_memory_equal(first + l * N, g.got[l].data, (size_t)N * sizeof *first);
     }
-    if (N % 64 == 0 && k / e->group_elems % 2 == 0) assert_int_equal(check_streams(&g), 2);
+    assert_memory_equal(g.got[1].data, g.got[2].data, g.got[1].n_bytes); /* tiles sum as pairs do */
+    if (N % 64 == 0 && k / e->group_elems % 2 == 0) assert_int_equal(check_streams(&g), LEVELS);
     graph_deinit(&g);
 }
 
@@ -262,7 +266,7 @@ static void test_int_products(void **state)
 {
     (void)state;
     static const int64_t rows[] = {1, 2, 3, 4, 5, 8, 11, 12, 13, 16, 31, 200};
-    float first[256];
+    float first[LEVELS * 128];
     int done = 0;
     for (int i = 0; i < encoding_count(); i++) {
         const struct ir_encoding *e = encoding_at(i);
@@ -410,9 +414,9 @@ static void attention_case(int64_t heads, int64_t d, int64_t window, double soft
     assert_true(ir_eval_func(g.f, in, &want, &g.arena, &g.diag));
     struct pass_options po = {0};
     assert_true(pass_run_all(g.m, &po, &g.diag));
-    struct plan *p = lower_module(g.m, &test_target, 1u << INFR_ISA_V2 | 1u << INFR_ISA_V4, &g.diag);
+    struct plan *p = lower_module(g.m, &test_target, ALL_LEVELS, &g.diag);
     assert_non_null(p);
-    for (int l = 0; l < 2; l++) {
+    for (int l = 0; l < LEVELS; l++) {
         for (int i = 7; i < g.f->n_inputs; i++) memset(in[i].data, 0xFF, in[i].n_bytes); /* NaN everywhere */
         bool ok = plan_eval(p, levels[l].isa, in, &got, read_const, &g.arena, &g.diag);
         if (!ok) diag_print_text(&g.diag, stderr);
@@ -458,7 +462,7 @@ static void far_rows(const int32_t *at, int64_t n, int64_t first_row, int64_t wi
     struct ir_value *state = &ir_build(&g.b, IR_OP_KV_WRITE, 3, written, 0, NULL, 1)->results[0], *ops[] = {q, state, state, pos, seq, pages};
     struct ir_attr attrs[] = {ir_a_float("scale", 4), ir_a_int("window", window)};
     check(&g, &ir_build(&g.b, IR_OP_PAGED_ATTENTION, 6, ops, 2, attrs, 1)->results[0], 1e-5f);
-    for (int l = 0; l < 2; l++) memcpy(got + l * n * HEADS * D, g.got[l].data, g.got[l].n_bytes);
+    for (int l = 0; l < LEVELS; l++) memcpy(got + l * n * HEADS * D, g.got[l].data, g.got[l].n_bytes);
     graph_deinit(&g);
 }
 
@@ -470,14 +474,14 @@ static void test_far_attention(void **state)
     /* a prompt's rows, the second four over the end of a page; ends of slices and of a round of lanes; one that sees nothing */
     static const int32_t at[ROWS] = {2300, 2301, 2302, 2303, 2334, 2335, 2336, 2337, 255, 256, 2047, 2048, 5, 700, -1, 511};
     static const int64_t batches[][2] = {{0, 1}, {5, 1}, {9, 1}, {11, 1}, {14, 1}, {2, 2}, {8, 3}, {12, 4}, {0, 4}, {4, 5}}; /* first row, rows */
-    float all[2 * ROWS * EACH], some[2 * 5 * EACH];
+    float all[LEVELS * ROWS * EACH], some[LEVELS * 5 * EACH];
     for (int w = 0; w < 2; w++) {
         int64_t window = w ? 600 : 0;
         far_rows(at, ROWS, 0, window, all);
         for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
             int64_t r = batches[i][0], n = batches[i][1];
             far_rows(at + r, n, r, window, some);
-            for (int l = 0; l < 2; l++)
+            for (int l = 0; l < LEVELS; l++)
                 assert_memory_equal(some + l * n * EACH, all + (l * ROWS + r) * EACH, (size_t)n * EACH * sizeof *some);
         }
     }
