@@ -13,7 +13,8 @@ import sys
 import numpy as np
 
 # query heads, kv heads, d, dv, page, window, softcap
-SHAPES = [(8, 2, 64, 64, 32, 0, 0.0), (3, 1, 96, 32, 16, 37, 2.0)]
+# the last one: more query heads a kv head than half a tile has rows
+SHAPES = [(8, 2, 64, 64, 32, 0, 0.0), (3, 1, 96, 32, 16, 37, 2.0), (11, 1, 32, 32, 16, 0, 3.0)]
 # (rows, first position) of each sequence: prompts, single rows, prompts that begin late, both; ends of pages and chunks
 BATCHES = [[(1, 0)], [(1, 31)], [(1, 32), (1, 300)], [(3, 0)], [(16, 0)], [(17, 5)], [(33, 0), (1, 70)], [(5, 250), (12, 3)],
            [(1, 255), (1, 256), (1, -1), (2, 9)], [(21, 240)], [(64, 0)], [(4, 2)] * 5]
@@ -142,7 +143,8 @@ def main():
             f.write(text_of(shape, cache))
         run([infc, "build", "attention.ir", f"--target=sm{arch}", "-o", "attention"], os.environ)
         bad, worst, conflicts = [], 0.0, False
-        for b, batch in enumerate(BATCHES):
+        batches = BATCHES if i < 2 else BATCHES[1::3]
+        for b, batch in enumerate(batches):
             inputs, seen = make(shape, batch, cache, np.random.default_rng(b))
             try:
                 got, _, counts = launch("./attention", inputs, env, "y.npy")
@@ -161,8 +163,9 @@ def main():
         if conflicts:
             bad.append("bank conflicts in shared memory")
         failed += bool(bad)
-        print(f"not ok {name}: {'; '.join(bad)}" if bad else f"ok {name} # {len(BATCHES)} batches, greatest difference {worst:.1e}")
+        print(f"not ok {name}: {'; '.join(bad)}" if bad else f"ok {name} # {len(batches)} batches, greatest difference {worst:.1e}")
     sys.exit(failed > 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

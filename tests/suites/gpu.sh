@@ -251,6 +251,20 @@ for arch in 80 89 90; do
     done
 done
 
+# ---- mutants of printed kernels ----
+
+# A sample of what tests/gpu/mutants.py makes of all families, and a bar for the whole that a sample's luck does not reach.
+if t_want mutants; then
+    # shellcheck disable=SC2086
+    if ${INFC_CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 $INFC_INCLUDES -o mutate_printed "$INFC_SRC/tests/ptx/mutate_printed.c" \
+        "$INFC_SRC/tests/ptx/mutation.c" "$INFC_SRC"/tests/ptx/interp/*.c -lm >out 2>&1; then
+        t_check mutants $python "$INFC_SRC/tests/gpu/mutants.py" "$INFC" "$fake" ./mutate_printed 150 65 softmax product-f16-sm80 attention-f16-sm80
+    else
+        t_fail mutants 'tests/ptx/mutate_printed.c does not build'
+        cat out
+    fi
+fi
+
 # ---- several targets, the choice of the device ----
 
 if t_run multi 0 "$INFC" build cnn.onnx --target=sm80,sm90,x86-64 -o multi; then

@@ -56,7 +56,7 @@ ASAN_OPTIONS=detect_leaks=0 nice ./validate "$INFC_SRC/tests/ptx/validate" "$cud
 # Mutants: a sample of those that tests/ptx/mutants makes, and a bar for the whole that a sample's luck does not reach.
 if t_want mutants; then
     # shellcheck disable=SC2086
-    if ${INFC_CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 $sanitize $INFC_INCLUDES -o mutate "$INFC_SRC/tests/ptx/mutate.c" \
+    if ${INFC_CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 $sanitize $INFC_INCLUDES -o mutate "$INFC_SRC/tests/ptx/mutate.c" "$INFC_SRC/tests/ptx/mutation.c" \
         "$INFC_SRC/tests/ptx/validate/kernels.c" "$INFC_SRC/tests/ptx/validate/nvrtc.c" "$obj/libptx.a" -lm -ldl >out 2>&1; then
         ASAN_OPTIONS=detect_leaks=0 nice ./mutate "$INFC_SRC/tests/ptx/validate" "$cuda" gemm_mma_80,softmax,pipeline,handover,histogram 10 85 >out 2>&1
         case $? in

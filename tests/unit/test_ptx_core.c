@@ -396,6 +396,34 @@ static void test_device_memory(void **state)
     ptx_machine_destroy(m);
 }
 
+/* An allocation that begins and ends where it was asked for, and what a launch does there. */
+static void test_placed_memory(void **state)
+{
+    (void)state;
+    struct ptx_machine *m = ptx_machine_create(&(struct ptx_options){.touches = true});
+    struct ptx_module *mod = ptx_module_load(m, PTX_KERNEL("ld.global.u16 %rs1, [%rd1+2]; st.global.u16 [%rd2], %rs1;"));
+    struct ptx_kernel *k = mod ? ptx_module_find(mod, "k") : NULL;
+    uint64_t in = ptx_mem_next(m) + 6, out = in + 8192 + 4;
+    const void *params[] = {&in, &out};
+    struct ptx_launch l = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .params = params};
+    uint8_t bits[4];
+    assert_non_null(k);
+    assert_true(ptx_mem_place(m, in, 4));
+    assert_false(ptx_mem_place(m, in + 8, 4));
+    ptx_report_clear(m);
+    assert_true(ptx_mem_place(m, out, 2));
+    assert_true(ptx_mem_write(m, in, "abc", 4));
+    assert_true(ptx_launch(m, k, &l));
+    assert_true(ptx_mem_touched(m, bits, in, 4));
+    assert_memory_equal(bits, ((uint8_t[]){PTX_DEFINED, PTX_DEFINED, PTX_DEFINED | PTX_READ, PTX_DEFINED | PTX_READ}), 4);
+    assert_true(ptx_mem_touched(m, bits, out, 2));
+    assert_memory_equal(bits, ((uint8_t[]){PTX_DEFINED | PTX_WRITTEN, PTX_DEFINED | PTX_WRITTEN}), 2);
+    in += 2;
+    assert_false(ptx_launch(m, k, &l));
+    assert_int_equal(ptx_fault(m), PTX_FAULT_BOUNDS);
+    ptx_machine_destroy(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,7 +431,7 @@ int main(void)
         cmocka_unit_test(test_divergence),     cmocka_unit_test(test_switch_and_local),
         cmocka_unit_test(test_warp_exchanges), cmocka_unit_test(test_atomics),
         cmocka_unit_test(test_parse_errors),   cmocka_unit_test(test_launch_errors),
-        cmocka_unit_test(test_device_memory),
+        cmocka_unit_test(test_device_memory), cmocka_unit_test(test_placed_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

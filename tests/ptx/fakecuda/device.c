@@ -63,8 +63,9 @@ CUresult cuInit(unsigned flags)
     else if (!fake.initialized) {
         fake.cc = (int)env_number("INFC_FAKE_CC", 90);
         fake.memory_bytes = env_number("INFC_FAKE_MEM", UINT64_C(16) << 30);
-        struct ptx_options o = {.sm = fake.cc, .memory_bytes = fake.memory_bytes, .early = env_number("INFC_FAKE_EARLY", 0),
-                                .seed = (unsigned)env_number("INFC_FAKE_SEED", 0)};
+        fake.trace = getenv("INFC_FAKE_TRACE");
+        struct ptx_options o = {.sm = fake.cc, .touches = fake.trace != NULL, .memory_bytes = fake.memory_bytes,
+                                .early = env_number("INFC_FAKE_EARLY", 0), .seed = (unsigned)env_number("INFC_FAKE_SEED", 0)};
         fake.m = ptx_machine_create(&o);
         fake.initialized = fake.m != NULL;
         if (!fake.m) r = CU_OUT_OF_MEMORY;

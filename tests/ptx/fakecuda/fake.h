@@ -13,6 +13,7 @@
  *   INFC_FAKE_EARLY=1      asynchronous work of kernels at issue; INFC_FAKE_SEED=n shuffles warps
  *   INFC_FAKE_COUNTERS=1   the machine's counters on standard error when the context is released
  *   INFC_FAKE_PTX_DIR=dir  PTX of a cubin: dir/<16 hex digits of FNV-1a of the cubin>.ptx
+ *   INFC_FAKE_TRACE=dir    every launch is written to a file there, with its PTX and the memory it touches (tests/ptx/trace.h)
  *   INFC_FAKE_FAIL=what    nodevice, init, olddriver, memory@N (the N-th allocation, from 1), launch@N, lost@N (the
  *                          N-th wait), several separated by commas
  *
@@ -81,6 +82,7 @@ struct fake_module {
     struct fake_module *next;
     struct ptx_module *ptx;
     struct fake_function *functions;
+    char *text; /* its PTX, when launches are traced */
 };
 
 enum fake_kind { FAKE_LAUNCH, FAKE_IN, FAKE_OUT, FAKE_COPY, FAKE_FILL, FAKE_RECORD, FAKE_WAIT, FAKE_HOST, FAKE_FREE };
@@ -132,7 +134,8 @@ struct fake_state {
     int cc;
     uint64_t memory_bytes;
     CUresult sticky;
-    const char *fail;
+    const char *fail, *trace;
+    long n_traced;
     long n_allocs, n_launches, n_waits, n_graphs, n_made; /* launches and instantiations of graphs */
     uint64_t ticket;
     struct fake_stream null_stream, *streams;
@@ -149,6 +152,9 @@ CUresult fake_leave(CUresult r);
 bool fake_fails(const char *what, long n);
 /* The machine's report as an error of the driver; faults of kernels lose the context. */
 CUresult fake_fault(bool lost);
+
+/* The launch, and a file of it in the folder that INFC_FAKE_TRACE names. False: the launch failed. */
+bool fake_launch_traced(const struct fake_function *f, const struct ptx_launch *l, const unsigned char *params);
 
 CUresult fake_push(CUstream s, const struct fake_node *n);
 CUresult fake_run_stream(struct fake_stream *s);

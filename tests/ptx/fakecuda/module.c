@@ -138,13 +138,16 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
     }
     struct fake_module *m = calloc(1, sizeof *m);
     if (m) m->ptx = ptx_module_load(fake.m, text);
-    free(text);
+    if (m && fake.trace) m->text = text;
+    else free(text);
     if (!m || !m->ptx) {
+        if (m) free(m->text);
         free(m);
         return fake_leave(m ? fake_fault(false) : CU_OUT_OF_MEMORY);
     }
     if (!target_runs_here(ptx_module_target(m->ptx))) {
         ptx_module_unload(fake.m, m->ptx);
+        free(m->text);
         free(m);
         return fake_leave(CU_NO_BINARY_FOR_GPU);
     }
@@ -176,6 +179,7 @@ CUresult cuModuleUnload(CUmodule mod)
             free(f);
         }
         ptx_module_unload(fake.m, m->ptx);
+        free(m->text);
         free(m);
         return fake_leave(r);
     }

@@ -62,7 +62,8 @@ static CUresult run_launch(struct fake_node *n)
     }
     struct ptx_launch l = n->launch;
     l.params = params;
-    return ptx_launch(fake.m, n->function->kernel, &l) ? CU_OK : fake_fault(true);
+    bool ok = fake.trace ? fake_launch_traced(n->function, &l, n->params) : ptx_launch(fake.m, n->function->kernel, &l);
+    return ok ? CU_OK : fake_fault(true);
 }
 
 static CUresult run_event_wait(struct fake_node *n)

@@ -33,6 +33,7 @@ void ptx_machine_destroy(struct ptx_machine *m)
         free(m->allocs[i].state);
         free(m->allocs[i].owner);
         free(m->allocs[i].seen);
+        free(m->allocs[i].touched);
     }
     free(m->allocs);
     free(m->cta_released);
@@ -92,6 +93,7 @@ bool ptx_kernel_param(const struct ptx_kernel *k, unsigned i, unsigned *out_offs
 const struct ptx_counters *ptx_counters(const struct ptx_machine *m) { return &m->counters; }
 void ptx_counters_reset(struct ptx_machine *m) { m->counters = (struct ptx_counters){0}; }
 void ptx_set_early(struct ptx_machine *m, bool early) { m->options.early = early; }
+void ptx_set_seed(struct ptx_machine *m, unsigned seed) { m->options.seed = m->random = seed; }
 
 /* ---- faults ---- */
 
@@ -255,6 +257,7 @@ bool ptx_launch(struct ptx_machine *m, struct ptx_kernel *k, const struct ptx_la
     m->wgmma_agents = m->bulk_agent + 1;
     m->n_agents = m->wgmma_agents + n_ctas * ((warps + 3) / 4);
     m->launch_serial++;
+    ptx_touches_clear(m);
     m->steps = 0;
     m->counters.launches++;
     bool ok = ptx_run_grid(m, k, &p);

@@ -38,8 +38,12 @@ struct ptx_alloc {
     uint8_t *state;      /* PTX_BYTE_ a byte */
     uint32_t *seen;      /* the launch that touched a 32-byte sector last; NULL until needed */
     struct ptx_owner *owner; /* who wrote a 4-byte cell in the running launch; NULL until needed */
+    uint8_t *touched;    /* PTX_TOUCH_ bits a byte, with options.touches; NULL until needed */
     bool live;
 };
+
+/* Cells lie at multiples of 4 of the address, wherever the allocation begins. */
+static inline size_t ptx_cell_offset(const struct ptx_alloc *a, size_t offset) { return offset + (size_t)(a->base & 3); }
 
 /* Who wrote a cell of global memory last, in which launch, and when (events, and the agent's clock). */
 struct ptx_owner {
@@ -327,6 +331,9 @@ bool ptx_place_read(struct ptx_warp *w, const struct ptx_insn *in, int lane, con
 bool ptx_place_write(struct ptx_warp *w, const struct ptx_insn *in, int lane, const struct ptx_place *p,
                      uint32_t bytes, bool atomic, bool defined);
 struct ptx_alloc *ptx_alloc_find(struct ptx_machine *m, uint64_t address, uint64_t bytes);
+/* With options.touches: a kernel reads (PTX_READ) or writes these bytes. */
+void ptx_touch(struct ptx_alloc *a, size_t offset, size_t bytes, unsigned how);
+void ptx_touches_clear(struct ptx_machine *m);
 /* Shared memory of a CTA by an address in its window; faults when outside. */
 bool ptx_shared_range(struct ptx_warp *w, const struct ptx_insn *in, int lane, struct ptx_cta *cta,
                       uint32_t offset, uint32_t bytes);

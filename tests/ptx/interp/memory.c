@@ -10,15 +10,9 @@
 
 enum { GUARD_BYTES = 4096, POISON = 0xfb, POISON_LIMIT = 64 << 20 };
 
-uint64_t ptx_mem_alloc(struct ptx_machine *m, size_t bytes)
+/* `rounded` bytes of host memory behind `bytes` of the device's. */
+static bool place_alloc(struct ptx_machine *m, uint64_t address, size_t bytes, size_t rounded)
 {
-    size_t rounded = (bytes + 255) & ~(size_t)255;
-    if (!bytes || rounded < bytes || rounded > m->options.memory_bytes ||
-        m->used_bytes > m->options.memory_bytes - rounded) {
-        ptx_fault_at(m, PTX_FAULT_MEMORY, 0, "out of device memory: %zu bytes asked for, %llu of %llu in use", bytes,
-                     (unsigned long long)m->used_bytes, (unsigned long long)m->options.memory_bytes);
-        return 0;
-    }
     if (m->n_allocs == m->cap_allocs) {
         size_t cap = m->cap_allocs ? m->cap_allocs * 2 : 64;
         struct ptx_alloc *grown = realloc(m->allocs, cap * sizeof *grown);
@@ -26,7 +20,7 @@ uint64_t ptx_mem_alloc(struct ptx_machine *m, size_t bytes)
         m->allocs = grown;
         m->cap_allocs = cap;
     }
-    struct ptx_alloc a = {.base = m->next_base, .bytes = bytes, .live = true};
+    struct ptx_alloc a = {.base = address, .bytes = bytes, .live = true};
     a.data = calloc(1, rounded);
     a.state = calloc(1, rounded);
     if (!a.data || !a.state) {
@@ -36,12 +30,36 @@ uint64_t ptx_mem_alloc(struct ptx_machine *m, size_t bytes)
     }
     if (rounded <= POISON_LIMIT) memset(a.data, POISON, rounded);
     m->allocs[m->n_allocs++] = a;
-    m->next_base += (rounded + GUARD_BYTES + 4095) & ~(uint64_t)4095;
-    m->used_bytes += rounded;
-    return a.base;
+    m->next_base = (address + rounded + GUARD_BYTES + 4095) & ~(uint64_t)4095;
+    m->used_bytes += (bytes + 255) & ~(size_t)255;
+    return true;
 no_memory:
     ptx_fault_at(m, PTX_FAULT_MEMORY, 0, "out of host memory for %zu bytes", bytes);
-    return 0;
+    return false;
+}
+
+uint64_t ptx_mem_alloc(struct ptx_machine *m, size_t bytes)
+{
+    size_t rounded = (bytes + 255) & ~(size_t)255;
+    if (!bytes || rounded < bytes || rounded > m->options.memory_bytes ||
+        m->used_bytes > m->options.memory_bytes - rounded) {
+        ptx_fault_at(m, PTX_FAULT_MEMORY, 0, "out of device memory: %zu bytes asked for, %llu of %llu in use", bytes,
+                     (unsigned long long)m->used_bytes, (unsigned long long)m->options.memory_bytes);
+        return 0;
+    }
+    uint64_t at = m->next_base;
+    return place_alloc(m, at, bytes, rounded) ? at : 0;
+}
+
+uint64_t ptx_mem_next(const struct ptx_machine *m) { return m->next_base; }
+
+bool ptx_mem_place(struct ptx_machine *m, uint64_t address, size_t bytes)
+{
+    if (!bytes || bytes > m->options.memory_bytes || address < m->next_base) {
+        ptx_fault_at(m, PTX_FAULT_MEMORY, 0, "%zu bytes cannot be placed at %#llx", bytes, (unsigned long long)address);
+        return false;
+    }
+    return place_alloc(m, address, bytes, bytes);
 }
 
 /* The allocation whose address range, guard included, holds the address. */
@@ -80,7 +98,9 @@ bool ptx_mem_free(struct ptx_machine *m, uint64_t address)
     free(a->state);
     free(a->owner);
     free(a->seen);
+    free(a->touched);
     a->seen = NULL;
+    a->touched = NULL;
     a->data = a->state = NULL;
     a->owner = NULL;
     a->live = false;
@@ -111,7 +131,8 @@ static struct ptx_alloc *host_range(struct ptx_machine *m, uint64_t address, siz
 /* What the host or a copy wrote is nobody's in the running launch. */
 static void forget_owner(struct ptx_alloc *a, size_t offset, size_t bytes)
 {
-    if (a->owner && bytes) memset(&a->owner[offset / 4], 0, ((offset + bytes + 3) / 4 - offset / 4) * sizeof *a->owner);
+    size_t at = ptx_cell_offset(a, offset);
+    if (a->owner && bytes) memset(&a->owner[at / 4], 0, ((at + bytes + 3) / 4 - at / 4) * sizeof *a->owner);
 }
 
 bool ptx_mem_write(struct ptx_machine *m, uint64_t dst, const void *src, size_t bytes)
@@ -163,6 +184,30 @@ size_t ptx_mem_undefined(struct ptx_machine *m, uint64_t src, size_t bytes)
     if (!a) return bytes;
     for (size_t i = 0; i < bytes; i++) n += a->state[src - a->base + i] != PTX_BYTE_DEFINED;
     return n;
+}
+
+/* ---- what a launch touched ---- */
+
+void ptx_touch(struct ptx_alloc *a, size_t offset, size_t bytes, unsigned how)
+{
+    if (!a->touched && !(a->touched = calloc(1, a->bytes))) return; /* whoever asks is told of no touch */
+    for (size_t i = 0; i < bytes; i++) a->touched[offset + i] |= (uint8_t)how;
+}
+
+void ptx_touches_clear(struct ptx_machine *m)
+{
+    for (size_t i = 0; i < m->n_allocs; i++)
+        if (m->allocs[i].touched) memset(m->allocs[i].touched, 0, m->allocs[i].bytes);
+}
+
+bool ptx_mem_touched(struct ptx_machine *m, uint8_t *out, uint64_t src, size_t bytes)
+{
+    struct ptx_alloc *a = host_range(m, src, bytes, "touched");
+    if (!a) return false;
+    size_t at = (size_t)(src - a->base);
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = (uint8_t)((a->touched ? a->touched[at + i] : 0) | (a->state[at + i] == PTX_BYTE_DEFINED ? PTX_DEFINED : 0));
+    return true;
 }
 
 /* ---- accesses of kernels ---- */
@@ -343,7 +388,7 @@ static void count_distinct(struct ptx_machine *m, uint64_t sector)
 {
     struct ptx_alloc *a = ptx_alloc_find(m, sector * 32, 1);
     if (!a) return;
-    if (!a->seen && !(a->seen = calloc((a->bytes + 31) / 32, sizeof *a->seen))) return;
+    if (!a->seen && !(a->seen = calloc(a->bytes / 32 + 2, sizeof *a->seen))) return;
     uint32_t *seen = &a->seen[sector - a->base / 32];
     if (*seen != m->launch_serial) m->counters.global_distinct++;
     *seen = m->launch_serial;

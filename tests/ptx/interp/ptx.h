@@ -46,6 +46,7 @@ struct ptx_options {
     int sm;                /* 80, 86, 89, 90 ...; 0 = 90 */
     bool early;            /* asynchronous work at issue instead of at the last moment */
     bool no_races;         /* leave out race detection */
+    bool touches;          /* remember which bytes of device memory the last launch touched: ptx_mem_touched() */
     uint64_t max_steps;    /* warp instructions a launch; 0 = 4e9 */
     uint64_t memory_bytes; /* device memory; 0 = 16 GiB (host memory is taken as it is touched) */
     unsigned seed;         /* 0: warps in order; else the order they run in is shuffled */
@@ -103,6 +104,7 @@ void ptx_report_clear(struct ptx_machine *m);
 const struct ptx_counters *ptx_counters(const struct ptx_machine *m);
 void ptx_counters_reset(struct ptx_machine *m);
 void ptx_set_early(struct ptx_machine *m, bool early);
+void ptx_set_seed(struct ptx_machine *m, unsigned seed); /* of the launches that follow */
 
 struct ptx_module *ptx_module_load(struct ptx_machine *m, const char *text);
 void ptx_module_unload(struct ptx_machine *m, struct ptx_module *mod);
@@ -115,6 +117,10 @@ const struct ptx_kernel_info *ptx_kernel_info(const struct ptx_kernel *k);
 bool ptx_kernel_param(const struct ptx_kernel *k, unsigned i, unsigned *out_offset, unsigned *out_bytes);
 
 uint64_t ptx_mem_alloc(struct ptx_machine *m, size_t bytes); /* 256-byte aligned, undefined contents */
+/* At an address of the caller's choice, above all that was allocated before and 4 KiB apart from it at least: an allocation that
+ * begins and ends where the caller wants, whatever its alignment. */
+bool ptx_mem_place(struct ptx_machine *m, uint64_t address, size_t bytes);
+uint64_t ptx_mem_next(const struct ptx_machine *m); /* the least address that it takes */
 bool ptx_mem_free(struct ptx_machine *m, uint64_t address);
 /* Allocation that holds an address: false when there is none. */
 bool ptx_mem_find(const struct ptx_machine *m, uint64_t address, uint64_t *out_base, size_t *out_bytes);
@@ -126,6 +132,11 @@ bool ptx_mem_fill(struct ptx_machine *m, uint64_t dst, uint64_t pattern, unsigne
                   size_t count);
 /* How many of these bytes nobody has written: reading them back is no fault, depending on them is. */
 size_t ptx_mem_undefined(struct ptx_machine *m, uint64_t src, size_t bytes);
+
+/* What kernels of the last launch did with these bytes, which lie in one allocation: PTX_READ and PTX_WRITTEN bits, and PTX_DEFINED
+ * for those that hold what somebody wrote. All zeros (but PTX_DEFINED) without options.touches. */
+enum { PTX_READ = 1, PTX_WRITTEN = 2, PTX_DEFINED = 4 };
+bool ptx_mem_touched(struct ptx_machine *m, uint8_t *out, uint64_t src, size_t bytes);
 
 bool ptx_launch(struct ptx_machine *m, struct ptx_kernel *k, const struct ptx_launch *launch);
 

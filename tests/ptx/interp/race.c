@@ -220,12 +220,14 @@ static bool global_ordered(struct ptx_warp *w, int lane, const struct ptx_owner 
 bool ptx_race_global(struct ptx_warp *w, const struct ptx_insn *in, int lane, struct ptx_alloc *a,
                      size_t offset, uint32_t bytes, bool write, bool atomic)
 {
+    if (w->m->options.touches) ptx_touch(a, offset, bytes, write ? PTX_WRITTEN : PTX_READ);
     if (w->m->options.no_races || (!a->owner && !write)) return true;
     if (!a->owner) {
-        a->owner = calloc(a->bytes / 4 + 1, sizeof *a->owner);
+        a->owner = calloc(a->bytes / 4 + 2, sizeof *a->owner);
         if (!a->owner) return true; /* less is checked, nothing else changes */
     }
-    for (size_t i = offset / 4; i <= (offset + bytes - 1) / 4; i++) {
+    size_t at = ptx_cell_offset(a, offset);
+    for (size_t i = at / 4; i <= (at + bytes - 1) / 4; i++) {
         struct ptx_owner *o = &a->owner[i];
         /* Narrow neighbours share a cell; whole cells are checked only for accesses that fill them. */
         if (o->launch && bytes >= 4 && !(atomic && o->atomic) && !global_ordered(w, lane, o)) {
