@@ -230,6 +230,10 @@ static void print_op(struct printer *p, struct lp_op *op)
         pr_pointwise(p, op);
         return;
     }
+    if (op->code == LP_OP_MMA && op->operands[2]->type.rows > 1) { /* the form that CPU tiles take */
+        pr_fail(p, DIAG_NO_LOWERING, "no code on this target for several quads of", lp_op_name(op->code));
+        return;
+    }
     switch (op->code) {
     case LP_OP_CONST: pr_const(p, op); break;
     case LP_OP_DIM: pr_line(p, "const i64 v%u = d%d;", op->results[0]->id, op->index); break;

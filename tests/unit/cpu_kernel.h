@@ -22,7 +22,7 @@
 
 #include "ir/dim.h"
 #include "ir/target.h"
-#include "tests/amx/unit/trap.h"
+#include "tests/amx/trap.h"
 
 static inline bool machine_has(enum infr_isa isa)
 {

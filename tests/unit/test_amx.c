@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/amx/unit/tiles.h"
-#include "tests/amx/unit/trap.h"
+#include "tests/amx/tiles.h"
+#include "tests/amx/trap.h"
 
 struct config {
     uint8_t palette, start_row, zero[14];

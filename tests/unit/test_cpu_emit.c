@@ -57,6 +57,7 @@ static bool close_to(enum dtype d, union lp_cell a, union lp_cell b)
     if (!dtype_is_float(d)) return a.i == b.i;
     double tolerance = d == DT_F64 ? 1e-12 : d == DT_F32 ? 2e-6 : 1e-2;
     if (a.f != a.f || b.f != b.f) return a.f != a.f && b.f != b.f;
+    if (a.f == b.f) return true; /* infinities, too */
     return fabs(a.f - b.f) <= tolerance * (1.0 + fabs(a.f) + fabs(b.f));
 }
 

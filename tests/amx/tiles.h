@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The tile unit of AMX as Intel's manual (volume 2, "Intel AMX instructions") states it: state, decoding, execution and faults. For tests:
- * a host that catches the undefined opcodes of a CPU without tiles (trap.h inside a process, ../run.c around one) lets this execute them.
+ * who catches the undefined opcodes of a CPU without tiles (trap.h) lets this execute them.
  *
  * Not modelled, and refused as not ours: segment overrides, 32-bit addresses, instructions of other extensions than TILE, INT8, BF16, FP16.
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How the tile unit decodes and executes. Comments quote no rule that the manual does not have. */
-#include "tests/amx/unit/tiles.h"
+#include "tests/amx/tiles.h"
 
 #include <string.h>
 

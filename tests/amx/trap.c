@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
-#include "tests/amx/unit/trap.h"
+#include "tests/amx/trap.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "runtime/cpu.h"
-#include "tests/amx/unit/tiles.h"
+#include "tests/amx/tiles.h"
 
 static _Thread_local struct amx_unit unit;
 static enum amx_way way;
