@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The server through the official clients. usage: clients.py ENGINE EMBEDDER"""
+"""The server through the official clients. usage: clients.py ENGINE EMBEDDER
+
+The suite's ENGINE is a tiny random model; one of a real model whose file was called chat.gguf does as well (SmolLM2, say).
+"""
 import asyncio
 import sys
 import typing
@@ -16,6 +19,8 @@ S = Server(ENGINE, "--parallel", "4", name="clients")
 BASE = f"http://127.0.0.1:{S.port}"
 O = openai.OpenAI(base_url=BASE + "/v1", api_key="none", max_retries=0)
 A = anthropic.Anthropic(base_url=BASE, api_key="none", max_retries=0)
+PIRATE = [{"role": "pirate", "content": "x"}]
+REFUSES = S.request("POST", "/apply-template", {"messages": PIRATE})[0] == 400  # the tiny model's template does
 HI = [{"role": "system", "content": "You are a robot."}, {"role": "user", "content": "the city"}]
 
 
@@ -81,8 +86,8 @@ def openai_completions():
 @test
 def openai_errors_are_typed():
     for error, f in [
-        (openai.BadRequestError, lambda: O.chat.completions.create(model="chat.gguf", messages=[{"role": "pirate", "content": "x"}])),
-        (openai.BadRequestError, lambda: O.completions.create(model="chat.gguf", prompt="a" * 5000)),
+        *[(openai.BadRequestError, lambda: O.chat.completions.create(model="chat.gguf", messages=PIRATE))] * REFUSES,
+        (openai.BadRequestError, lambda: O.completions.create(model="chat.gguf", prompt="a b " * 20000)),
         (openai.BadRequestError, lambda: O.completions.create(model="chat.gguf", prompt="a", temperature=1000)),
         (openai.NotFoundError, lambda: O.chat.completions.create(model="gpt-4", messages=HI)),
         (openai.NotFoundError, lambda: O.models.retrieve("x")),
@@ -180,8 +185,8 @@ def anthropic_messages():
     stop = A.messages.create(model="chat.gguf", system="You are a robot.", messages=HI[1:], max_tokens=20, extra_body={"temperature": 0}, stop_sequences=[text[4:6]])
     assert stop.stop_reason == "stop_sequence" and stop.stop_sequence == text[4:6]
     try:
-        A.messages.create(model="chat.gguf", messages=[{"role": "pirate", "content": "x"}], max_tokens=1)
-        raise AssertionError("pirates are refused")
+        A.messages.create(model="chat.gguf", messages=PIRATE, max_tokens=1)
+        assert not REFUSES, "pirates are refused"
     except anthropic.BadRequestError as e:
         assert "who?" in str(e)
 
