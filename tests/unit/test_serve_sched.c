@@ -419,6 +419,19 @@ static void test_budget_outlives_a_long_step(void **state)
     }
 }
 
+/* An answer whose step takes 10 ms, then a prompt beside which it takes longer. */
+static void begin_slices(struct bench *b, struct test_job *victim, struct test_job *prompt, double stretch, double beside)
+{
+    begin(b, 400, 4, 10, 128, stretch);
+    per_call = 0.01, per_token = 0;
+    make_job(victim, 2, 4, 150);
+    submit(b, victim);
+    for (int i = 0; i < 8; i++) step(b);
+    make_job(prompt, 4, 240, 2);
+    submit(b, prompt);
+    per_call = beside, per_token = 0.0005;
+}
+
 /*
  * Prompts in slices. An answer's step takes 10 ms alone and 15 beside a prompt: at a stretch of 3 a step has 30 ms, of which 15 are the
  * prompt's, 30 tokens of half a millisecond.
@@ -429,14 +442,7 @@ static void test_slices(void **state)
     struct bench b;
     static struct test_job victim, prompt;
     apart = true;
-    begin(&b, 400, 4, 10, 128, 3);
-    per_call = 0.01, per_token = 0;
-    make_job(&victim, 2, 4, 150);
-    submit(&b, &victim);
-    for (int i = 0; i < 8; i++) step(&b);
-    make_job(&prompt, 4, 240, 2);
-    submit(&b, &prompt);
-    per_call = 0.0145, per_token = 0.0005;
+    begin_slices(&b, &victim, &prompt, 3, 0.0145);
     uint32_t steps = 0;
     double longest = 0, before = now;
     for (; !prompt.n; steps++) {
@@ -451,14 +457,7 @@ static void test_slices(void **state)
     assert_true((now - before) * 0.4 < 240 * per_token);
     finish_both(&b, &victim, &prompt);
     /* where answers take three times as long beside a prompt, it gets a quarter of that all the same */
-    begin(&b, 400, 4, 10, 128, 2);
-    per_call = 0.01, per_token = 0;
-    make_job(&victim, 2, 4, 150);
-    submit(&b, &victim);
-    for (int i = 0; i < 8; i++) step(&b);
-    make_job(&prompt, 4, 240, 2);
-    submit(&b, &prompt);
-    per_call = 0.03, per_token = 0.0005;
+    begin_slices(&b, &victim, &prompt, 2, 0.03);
     for (steps = 0; !prompt.n; steps++) step(&b);
     assert_true(steps >= 16 && steps <= 24); /* 7.5 ms: 15 tokens a step */
     finish_both(&b, &victim, &prompt);
